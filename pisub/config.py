@@ -1,0 +1,142 @@
+"""Settings: the one place that reads the environment and the configuration file.
+
+Order of precedence: what the program or the command line passes, then ``PISUB_*`` variables, then ``config.toml`` in the
+user's configuration directory, then the defaults here. A wrong key or value is named with its place.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pisub.errors import InvalidArgumentError
+from pisub.protocol.limits import DEFAULT_ASK_TIMEOUT_MS, DEFAULT_QUESTION_TIMEOUT_MS, DEFAULT_TIMEOUT_MS
+
+_PREFIX = "PISUB_"
+#: Variables that pisub sets for the processes it starts; they are not settings.
+RUN_ID_VARIABLE = "PISUB_RUN_ID"
+DEPTH_VARIABLE = "PISUB_DEPTH"
+_NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG"})
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that can be configured.
+
+    Attributes:
+        home: State root (`PISUB_HOME`); None is the platform's user state directory.
+        runtime_dir: Sockets and locks (`PISUB_RUNTIME_DIR`); None is `XDG_RUNTIME_DIR`, else a directory of the user's.
+        session: Session id (`PISUB_SESSION`) of programs that name none.
+        fsync: Whether what must survive a power cut is flushed (`PISUB_FSYNC`); tests turn it off.
+        timeout_ms: Deadline of a run's work.
+        ask_timeout_ms: Time for a whole ask from its first dialog; 0 waits for ever.
+        question_timeout_ms: Time for one dialog; 0 waits for ever.
+        idle_exit_ms: The broker and a nursery leave after this long without work; the broker's default is 30 s.
+        log_level: debug, info, warning or error, for the programs' log files.
+        max_depth: How deep children may delegate; 0 forbids delegation (contract, runs 5.1).
+    """
+
+    home: Path | None = None
+    runtime_dir: Path | None = None
+    session: str | None = None
+    fsync: bool = True
+    timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ask_timeout_ms: int = DEFAULT_ASK_TIMEOUT_MS
+    question_timeout_ms: int = DEFAULT_QUESTION_TIMEOUT_MS
+    idle_exit_ms: int | None = None
+    log_level: str = "info"
+    max_depth: int = 2
+
+
+def load_settings(
+    *, environ: Mapping[str, str] | None = None, config_file: Path | None = None, **overrides: object
+) -> Settings:
+    """Read the settings.
+
+    Args:
+        environ: Instead of this process's environment.
+        config_file: Instead of `PISUB_CONFIG` or the platform's place; a missing default file is no error.
+        **overrides: Fields of ``Settings``; None means "not given".
+
+    Raises:
+        InvalidArgumentError: A key is unknown or a value is not allowed; the message names key and place.
+    """
+    source = os.environ if environ is None else environ
+    values: dict[str, Any] = {}
+    values.update(_from_file(source, config_file))
+    values.update(_from_environment(source))
+    values.update({key: value for key, value in overrides.items() if value is not None})
+    return _convert(values, "the settings passed")
+
+
+def caller_environment() -> dict[str, str]:
+    """Return a copy of this process's environment, as a launch hands it to a runner."""
+    return dict(os.environ)
+
+
+def user_config_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the directory of the user's configuration: agents, `config.toml`."""
+    source = os.environ if environ is None else environ
+    if named := source.get("PISUB_CONFIG"):
+        return Path(named).parent
+    import platformdirs  # noqa: PLC0415  # 10 ms that reading commands need not pay when PISUB_CONFIG is set
+
+    return Path(platformdirs.user_config_dir("pisub", appauthor=False))
+
+
+def _from_file(environ: Mapping[str, str], config_file: Path | None) -> dict[str, Any]:
+    named = config_file or (Path(environ["PISUB_CONFIG"]) if environ.get("PISUB_CONFIG") else None)
+    path = named or user_config_dir(environ) / "config.toml"
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        if named is not None:
+            raise InvalidArgumentError(f"The configuration file {path} does not exist.", field="PISUB_CONFIG") from None
+        return {}
+    except OSError as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}.", field="config") from error
+    try:
+        values = tomllib.loads(text.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidArgumentError(f"{path} is not TOML: {error}", field="config") from error
+    _convert(values, str(path))
+    return values
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(Settings):
+        name = _PREFIX + field.name.upper()
+        text = environ.get(name)
+        if text:
+            values[field.name] = text
+            _convert({field.name: text}, name)
+    return values
+
+
+def _convert(values: dict[str, Any], place: str) -> Settings:
+    unknown = sorted(values.keys() - set(Settings.__struct_fields__))
+    if unknown:
+        known = ", ".join(Settings.__struct_fields__)
+        raise InvalidArgumentError(f"{place}: unknown setting {unknown[0]!r}; known are {known}.", field=unknown[0])
+    # A text "0"/"1"/"true"/"false" and digits are how an environment writes booleans and numbers: strict=False takes them.
+    try:
+        return msgspec.convert(
+            {key: str(value) if isinstance(value, Path) else value for key, value in values.items()},
+            Settings,
+            strict=False,
+            dec_hook=_decode_path,
+        )
+    except msgspec.ValidationError as error:
+        field = str(error).rpartition("$.")[2].rstrip("`") or None
+        raise InvalidArgumentError(f"{place}: {error}", field=field) from error
+
+
+def _decode_path(kind: type, value: object) -> Path:
+    if kind is Path and isinstance(value, str):
+        return Path(value).expanduser()
+    raise NotImplementedError(f"no conversion to {kind!r}")

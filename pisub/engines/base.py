@@ -1,0 +1,113 @@
+"""What drives a child session, as the runner sees it: a start, a stream of events, a stop.
+
+An engine runs in the process's main thread and owns nothing else. It must not know the record, the broker or the
+state machine: it reports, and it obeys ``cancel``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from pisub.protocol.checkpoint import AskResult, Question
+
+
+class EngineEvent(msgspec.Struct, frozen=True, tag=True):
+    """Base of what an engine reports."""
+
+
+class LogLine(EngineEvent, frozen=True):
+    """A line of progress for people."""
+
+    text: str
+
+
+class ToolStarted(EngineEvent, frozen=True):
+    """A tool call began. ``arguments`` is a short JSON-compatible summary."""
+
+    call_id: int
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class ToolEnded(EngineEvent, frozen=True):
+    """A tool call ended."""
+
+    call_id: int
+    name: str
+    is_error: bool = False
+
+
+class OutputBytes(EngineEvent, frozen=True):
+    """Raw output of a child program. ``stream`` is ``stdout`` or ``stderr``."""
+
+    stream: str
+    data: bytes
+
+
+class ChildProcessStarted(EngineEvent, frozen=True):
+    """A program was started in a process group of its own; a stop must end it."""
+
+    pid: int
+
+
+class ArtifactWritten(EngineEvent, frozen=True):
+    """A file of the run was written. ``path`` is relative to the run's artifacts directory."""
+
+    path: str
+    size_bytes: int
+
+
+class Settled(EngineEvent, frozen=True):
+    """The child ended by itself; nothing follows.
+
+    Attributes:
+        text: Its result; '' where there is none.
+        error: One sentence where it failed, else None.
+        reason: Machine-readable cause with ``error``: ``agent-error``, ``import-error``, ``exit-code``, ``signal``.
+        exit_code: Of a child program.
+        was_cancelled: It ended because of ``cancel``.
+    """
+
+    text: str = ""
+    error: str | None = None
+    reason: str | None = None
+    exit_code: int | None = None
+    was_cancelled: bool = False
+
+
+class Shell(Protocol):
+    """The runner's side, as the engine's thread may use it. Every method is thread-safe and returns at once."""
+
+    def report(self, event: EngineEvent) -> None:
+        """Hand an event to the runner. Never blocks; may be called from any thread."""
+        ...
+
+    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
+        """Ask the human. ``answer`` is called exactly once, from the shell's thread. Returns a number for ``cancel_ask``."""
+        ...
+
+    def cancel_ask(self, number: int) -> None:
+        """Take an ask back; its callback gets status cancelled."""
+        ...
+
+
+class AskCallback(Protocol):
+    """Receives the one result of an ask."""
+
+    def __call__(self, result: AskResult, /) -> None:
+        """Take the result. Called from the shell's thread: hand it over, do not work here."""
+        ...
+
+
+class Engine(Protocol):
+    """One way to run a child session."""
+
+    def run(self) -> Settled:
+        """Drive the child in the calling (main) thread until it ends. Never raises for a failure of the child."""
+        ...
+
+    def cancel(self) -> None:
+        """Ask the child to end now. Thread-safe, idempotent, returns at once; ``run`` then returns if the child obeys."""
+        ...

@@ -1,0 +1,116 @@
+"""Asking the human: a batch of questions from a child, one result back.
+
+Topics of the seeds: ``checkpoint-bridge:request`` and ``checkpoint-bridge:response``.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+import msgspec
+
+from pisub.protocol.base import Message, Part
+
+REQUEST_TOPIC = "checkpoint-bridge:request"
+RESPONSE_TOPIC = "checkpoint-bridge:response"
+HOST_ROLE = "host"
+
+
+class AskStatus(enum.StrEnum):
+    """How an ask ended. Only ``OK`` has an answer to every question; no answer is never an answer."""
+
+    OK = "ok"
+    TIMEOUT_OR_CANCELLED = "timeout-or-cancelled"  # a dialog was dismissed, or ran out of time
+    TIMEOUT = "timeout"  # the call's own time ran out
+    CANCELLED = "cancelled"  # the asker took it back
+    NO_HOST = "no-host"  # nobody is there to ask
+    ERROR = "error"  # the host's dialog failed
+
+
+class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One question to the human: with ``options`` a choice among them, without a free text.
+
+    Attributes:
+        text: What is asked; 1 to 8,000 characters.
+        options: 2 to 64 distinct choices of at most 500 characters each, or none for free text.
+        placeholder: A hint shown in an empty text field. Never taken as an answer.
+    """
+
+    text: str
+    options: Sequence[str] = ()
+    placeholder: str = ""
+
+
+class Answer(Part, frozen=True, kw_only=True):
+    """One answer, and where it came from."""
+
+    value: str
+    #: What gave it: the address of a host, ``cli``, ``library``.
+    by: str
+    #: Unix time in milliseconds.
+    at: int
+
+
+class AskResult(Message, frozen=True, kw_only=True, tag=RESPONSE_TOPIC):
+    """What became of an ask. ``answers`` has one entry per question, in order; null where there is no answer."""
+
+    status: AskStatus
+    answers: tuple[Answer | None, ...] = ()
+    #: One sentence for a person where ``status`` is not ok.
+    reason: str = ""
+    ask_id: str = ""
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether every question has an answer."""
+        return self.status is AskStatus.OK
+
+    @property
+    def values(self) -> tuple[str | None, ...]:
+        """The answers' texts, in the questions' order; None where there is none."""
+        return tuple(None if answer is None else answer.value for answer in self.answers)
+
+    def __getitem__(self, index: int) -> str | None:
+        """Return the text of one answer, counted from 0; None where there is none."""
+        return self.values[index]
+
+    def __len__(self) -> int:
+        """Return the number of questions."""
+        return len(self.answers)
+
+
+class AskRequest(Message, frozen=True, kw_only=True, tag=REQUEST_TOPIC):
+    """A child's batch of questions, as the host gets it. The same batch lies in ``asks/<askId>/ask.json``."""
+
+    ask_id: str
+    run_id: str
+    agent: str
+    questions: tuple[Question, ...]
+    depth: int = 0
+    label: str = ""
+    why: str = ""
+    #: Unix time in milliseconds at which the child asked.
+    asked_at: int = 0
+    #: Time for the whole call from its first dialog, and for one dialog; null is no limit.
+    timeout_ms: int | None = None
+    question_timeout_ms: int | None = None
+
+
+class AskCancelled(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:cancel"):
+    """The asker takes an ask back, or it ended elsewhere: its dialog closes and the queue moves."""
+
+    ask_id: str
+    reason: str
+
+
+class AnswerPosted(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:answered"):
+    """Somebody wrote an answer file. A nudge to the host and the runner: the file decides."""
+
+    ask_id: str
+    run_id: str
+    #: Which question, counted from 1; 0 for the whole ask.
+    number: int = 0
+
+
+CheckpointMessage = AskRequest | AskResult | AskCancelled | AnswerPosted

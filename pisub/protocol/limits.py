@@ -1,0 +1,85 @@
+"""Every bound of the protocol and the record, with its reason."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+
+#: Largest body sent inline; more travels as an artifact's path. 64 messages of HWM times this is 16 MiB per peer.
+MAX_BODY_BYTES = 256 * KIB
+#: Header of a frame: fixed fields plus a topic, an address and a trace; 2 KiB is four times the longest legal one.
+MAX_HEADER_BYTES = 2 * KIB
+#: Whole frame, with its 6 bytes of prelude.
+MAX_FRAME_BYTES = MAX_BODY_BYTES + MAX_HEADER_BYTES + 6
+#: Nesting of containers in a body. Ours need 8; msgspec recurses per level, and thread stacks are small.
+MAX_BODY_DEPTH = 32
+#: Characters of a topic: the longest of the seeds is `subagents:rpc:v1:reply:` and a request id.
+MAX_TOPIC_CHARS = 256
+
+#: ZeroMQ high-water marks in messages, both directions, every socket. Above them queues are ours, bounded in bytes.
+HIGH_WATER_MARK = 64
+#: The broker's own queue for one peer, and for all together, before the peer is disconnected.
+MAX_PEER_QUEUE_BYTES = 8 * MIB
+MAX_TOTAL_QUEUE_BYTES = 256 * MIB
+#: Open calls per caller: 16 times the 1,000 open asks of the load target.
+MAX_OPEN_CALLS = 16_384
+#: Subscriptions, watches and roles of one peer.
+MAX_SUBSCRIPTIONS = 4_096
+MAX_WATCHES = 16_384
+MAX_ROLES = 256
+
+#: Answers that a callee keeps for repeats, and how long past the call's deadline (decisions.md).
+MAX_KEPT_ANSWERS = 4_096
+KEEP_ANSWER_S = 60.0
+
+#: A peer that has sent no Hello is forgotten after this long.
+HELLO_TIMEOUT_S = 5.0
+#: A client without Welcome looks for (or starts) a broker again after this long.
+WELCOME_TIMEOUT_S = 1.0
+#: The broker scans open calls for passed deadlines this often.
+DEADLINE_TICK_S = 0.25
+#: A lost connection of a living process may be resumed for this long before it counts as lost.
+RESUME_GRACE_S = 2.0
+#: A fresh broker parks calls to names that it does not know yet for this long.
+SETTLE_S = 1.0
+#: The broker leaves after this long without a peer.
+IDLE_EXIT_S = 30.0
+#: How long a host that died counts as "about to come back" for a question with onNoHost=fail.
+HOST_GRACE_S = 10.0
+
+#: Environment of a launch, all names and values together.
+MAX_ENVIRONMENT_BYTES = MIB
+#: A task's text. 4 MiB is twenty times the longest task seen in the field.
+MAX_TASK_BYTES = 4 * MIB
+#: Default deadline of a run's work, in milliseconds (30 minutes; contract, runs 3.1).
+DEFAULT_TIMEOUT_MS = 1_800_000
+#: Longest duration in milliseconds that any field takes: what a signed 32-bit timer holds (contract, runs 3.1).
+MAX_DURATION_MS = 2_147_483_647
+
+#: Checkpoint: one question's time and the whole call's (seed).
+DEFAULT_QUESTION_TIMEOUT_MS = 180_000
+DEFAULT_ASK_TIMEOUT_MS = 300_000
+MAX_QUESTIONS = 32
+MAX_QUESTION_CHARS = 8_000
+MAX_OPTIONS = 64
+MAX_OPTION_CHARS = 500
+MAX_ANSWER_CHARS = 32_000
+MAX_OPEN_ASKS_PER_RUN = 64
+
+#: Journal: lifecycle lines are always written, diagnostic ones up to this many bytes (contract, runs 2.4).
+MAX_EVENTS_BYTES = 50 * MIB
+MAX_EVENT_LINE_BYTES = 64 * KIB
+#: Captured standard output and standard error of a child, each.
+MAX_OUTPUT_BYTES = 50 * MIB
+#: Result text kept in result.json; the whole is beside it as a file (field-faults: preview, path, digest).
+MAX_RESULT_TEXT_BYTES = 256 * KIB
+#: Artifacts that a child writes, each.
+MAX_ARTIFACT_BYTES = 64 * MIB
+
+#: After a stop: TERM, this long, KILL, this long, then what is left is reported (contract, runs 3.5).
+STOP_GRACE_S = 3.0
+KILL_GRACE_S = 1.0
+#: A runner re-reads its control inbox at least this often.
+INBOX_REREAD_S = 5.0
+#: status.json of a running run is rewritten at most this often (performance.md).
+STATUS_COALESCE_S = 0.1

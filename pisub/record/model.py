@@ -1,0 +1,209 @@
+"""The files of a run and of a session, as values. Field names are the contract's, letter for letter, in camelCase."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from pisub.process import ProcessIdentity
+from pisub.protocol.base import Part, Record
+from pisub.protocol.checkpoint import Answer, AskResult, Question
+from pisub.protocol.runs import RunState
+from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
+
+
+class Started(Record, frozen=True, kw_only=True):
+    """``started.json``: create-once, the one start of this run."""
+
+    run_id: str
+    process: ProcessIdentity
+    started_at: int
+
+
+class Step(Part, frozen=True, kw_only=True):
+    """One child session of a run. A plain run has exactly one."""
+
+    agent: str
+    status: str  # pending | running | complete | failed | paused | stopped
+    index: int = 0
+    label: str = ""
+    started_at: int | None = None
+    ended_at: int | None = None
+    duration_ms: int | None = None
+    exit_code: int | None = None
+    error: str | None = None
+
+
+class RunStatus(Record, frozen=True, kw_only=True):
+    """``status.json``: written by the runner alone (after its death, by who holds ``run.lock``). Begins as running."""
+
+    record_version: int = RECORD_VERSION
+    lifecycle_artifact_version: int = LIFECYCLE_ARTIFACT_VERSION
+    run_id: str
+    session_id: str
+    mode: str = "single"
+    state: RunState
+    pid: int
+    process: ProcessIdentity
+    cwd: str
+    started_at: int
+    last_update: int
+    ended_at: int | None = None
+    error: str | None = None
+    #: Machine-readable cause where state is failed or stopped: ``agent-error``, ``timeout``, ``runner-died``, ...
+    reason: str | None = None
+    stopped: bool = False
+    timed_out: bool = False
+    activity_state: str | None = None
+    current_tool: str | None = None
+    current_tool_started_at: int | None = None
+    tool_count: int = 0
+    steps: tuple[Step, ...] = ()
+    timeout_ms: int | None = None
+    #: Unix time in milliseconds at which the work's deadline falls; absent while the run waits for a human.
+    deadline_at: int | None = None
+    remaining_ms: int | None = None
+    waiting_for_human_ms: int = 0
+    output_file: str | None = None
+
+
+class ResultItem(Part, frozen=True, kw_only=True):
+    """The outcome of one child."""
+
+    agent: str
+    success: bool
+    exit_code: int | None = None
+    output: str = ""
+    error: str | None = None
+
+
+class RunResult(Record, frozen=True, kw_only=True):
+    """``result.json``: how the run ended. Never overwritten, never removed by delivery.
+
+    Attributes:
+        output: The child's text, at most ``limits.MAX_RESULT_TEXT_BYTES``; cut texts have ``output_path``.
+        output_path: File with the whole text where ``output`` is a preview.
+        output_sha256: Digest of the whole text where ``output`` is a preview.
+        artifacts: Paths that the child wrote, relative to the run's directory.
+        signal: Name of the signal that ended the runner, such as ``SIGKILL``.
+    """
+
+    record_version: int = RECORD_VERSION
+    run_id: str
+    session_id: str
+    agent: str
+    mode: str = "single"
+    state: RunState
+    success: bool
+    exit_code: int
+    summary: str = ""
+    output: str = ""
+    output_path: str | None = None
+    output_bytes: int = 0
+    output_sha256: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    signal: str | None = None
+    results: tuple[ResultItem, ...] = ()
+    artifacts: tuple[str, ...] = ()
+    started_at: int | None = None
+    ended_at: int
+    duration_ms: int = 0
+    waiting_for_human_ms: int = 0
+    cwd: str = ""
+    cleanup: str = "proven"  # proven | unproven
+
+
+class ProcessTerminalProof(Record, frozen=True, kw_only=True):
+    """``process-terminal.json``: what the process's real parent saw. Written once, by the nursery."""
+
+    version: int = 1
+    run_id: str
+    state: str  # observed | unknown | not-started
+    reason: str | None = None
+    process: ProcessIdentity | None = None
+    observed_at: int = 0
+    exit_code: int | None = None
+    signal: str | None = None
+    #: CPU seconds and peak memory, from ``wait4``.
+    user_s: float | None = None
+    system_s: float | None = None
+    max_rss_kib: int | None = None
+
+
+class ControlRequest(Record, frozen=True, kw_only=True):
+    """``control/<kind>.json``. Its existence is the request; the content says who asked, for people."""
+
+    type: str  # stop | timeout | interrupt
+    requested_at: int
+    by: ProcessIdentity
+    source: str = ""
+    reason: str = ""
+
+
+class AskRecord(Record, frozen=True, kw_only=True):
+    """``asks/<ask_id>/ask.json``: the whole batch, written once by the runner."""
+
+    ask_id: str
+    run_id: str
+    session_id: str
+    agent: str
+    questions: tuple[Question, ...]
+    asked_at: int
+    asker: ProcessIdentity
+    depth: int = 0
+    label: str = ""
+    why: str = ""
+    timeout_ms: int | None = None
+    question_timeout_ms: int | None = None
+
+
+class OutcomeKind(enum.StrEnum):
+    """What became of one question."""
+
+    ANSWERED = "answered"
+    DECLINED = "declined"  # a human said that they will not answer
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    FAILED = "failed"  # the dialog's code raised
+
+
+class QuestionOutcome(Record, frozen=True, kw_only=True):
+    """``asks/<ask_id>/<n>.outcome.json``, n from 1: create-once, so that a question has one outcome, whoever is first."""
+
+    ask_id: str
+    number: int
+    kind: OutcomeKind
+    answer: Answer | None = None
+    reason: str = ""
+    at: int
+
+
+class AskOutcome(Record, frozen=True, kw_only=True):
+    """``asks/<ask_id>/ask.outcome.json``: the result that the child got, computed by the runner alone."""
+
+    ask_id: str
+    result: AskResult
+    at: int
+
+
+class Completion(Record, frozen=True, kw_only=True):
+    """``sessions/<key>/completions/<run_id>.<state>.json``: one end of one run, waiting for the session's host."""
+
+    run_id: str
+    session_id: str
+    agent: str
+    state: RunState
+    summary: str
+    ended_at: int
+    delivery_key: str  # run_id:state
+
+
+class JournalEvent(Record, frozen=True, kw_only=True):
+    """One line of ``events.jsonl``. ``type`` begins with ``subagent.``; ``seq`` counts from 1 without gaps."""
+
+    type: str
+    seq: int
+    ts: int
+    run_id: str
+    data: dict[str, Any] = {}

@@ -1,0 +1,1 @@
+"""What a run is, apart from who drives it: its spec, its states, its reconciliation."""

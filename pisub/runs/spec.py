@@ -1,0 +1,100 @@
+"""What a run is asked to do: the whole of it, fixed before the launch, in ``spec.json``.
+
+A runner reads nothing else to know its job. The environment is not here: it goes to the runner through a descriptor.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Literal
+
+from pisub.process import ProcessIdentity
+from pisub.protocol.base import Part, Record
+from pisub.protocol.limits import DEFAULT_ASK_TIMEOUT_MS, DEFAULT_QUESTION_TIMEOUT_MS, DEFAULT_TIMEOUT_MS
+from pisub.protocol.version import RECORD_VERSION
+
+
+class OnNoHost(enum.StrEnum):
+    """What a question does when no host holds the session's role."""
+
+    FAIL = "fail"  # ends as no-host, at once unless a host died a moment ago
+    WAIT = "wait"  # stays open for whoever comes
+
+
+class RunnerSpec(Part, frozen=True, kw_only=True):
+    """What drives the child: the agent's ``runner`` field, resolved.
+
+    Attributes:
+        type: ``python`` or ``external-cli``.
+        target: For python: ``module:function``, or ``/absolute/file.py:function``.
+        argv: For external-cli: the program and its arguments; the prompt goes to its standard input.
+        import_paths: Directories put before ``sys.path`` for a python target: the agent file's project root.
+    """
+
+    type: Literal["python", "external-cli"]
+    target: str = ""
+    argv: tuple[str, ...] = ()
+    import_paths: tuple[str, ...] = ()
+
+
+class AgentSnapshot(Part, frozen=True, kw_only=True):
+    """The agent as it was when the run was submitted."""
+
+    name: str
+    description: str = ""
+    source: str = "builtin"
+    file: str = ""
+    runner: RunnerSpec
+    system_prompt: str = ""
+    #: Whether the child may call ``ask_user_via_host``.
+    can_ask: bool = True
+
+
+class RunSpec(Record, frozen=True, kw_only=True):
+    """One run, as submitted. Written once (create-once), 0600.
+
+    Attributes:
+        submitter: Who wrote it. While it lives and nothing has started, the run is ``queued``.
+        attached_to: A process whose death ends the run; null for a detached run.
+        timeout_ms: Work time in milliseconds, waiting for a human not counted; null is no deadline.
+        ask_timeout_ms: For a whole ask from its first dialog; null is no limit. ``question_timeout_ms`` likewise.
+        task: The prompt, at most ``limits.MAX_TASK_BYTES`` of UTF-8.
+    """
+
+    record_version: int = RECORD_VERSION
+    run_id: str
+    session_id: str
+    agent: AgentSnapshot
+    task: str
+    cwd: str
+    submitter: ProcessIdentity
+    submitted_at: int
+    attached_to: ProcessIdentity | None = None
+    label: str = ""
+    depth: int = 0
+    parent_run_id: str | None = None
+    root_run_id: str | None = None
+    timeout_ms: int | None = DEFAULT_TIMEOUT_MS
+    on_no_host: OnNoHost = OnNoHost.FAIL
+    ask_timeout_ms: int | None = DEFAULT_ASK_TIMEOUT_MS
+    question_timeout_ms: int | None = DEFAULT_QUESTION_TIMEOUT_MS
+    stop_grace_ms: int = 3_000
+
+
+class LaunchMessage(Record, frozen=True, kw_only=True):
+    """What reaches a runner besides its spec: everything that must not be in a file or in argv.
+
+    It is msgpack in an anonymous memory file (nursery) or a pipe on standard input (plain exec), never on disk.
+    """
+
+    run_id: str
+    #: State root and runtime directory, absolute: the runner uses these, whatever its environment says.
+    home: str
+    runtime_dir: str
+    environ: dict[str, str]
+    cwd: str
+    #: The caller's ``sys.path`` entries, appended just before the user's target is imported.
+    sys_path: tuple[str, ...] = ()
+    umask: int = 0o077
+    #: Soft and hard ``RLIMIT_NOFILE`` of the caller.
+    nofile: tuple[int, int] | None = None
