@@ -14,6 +14,7 @@ from pisub.protocol.base import Message, Part
 
 REQUEST_TOPIC = "checkpoint-bridge:request"
 RESPONSE_TOPIC = "checkpoint-bridge:response"
+HOST_READY_TOPIC = "checkpoint-bridge:host-ready"
 HOST_ROLE = "host"
 
 
@@ -113,4 +114,10 @@ class AnswerPosted(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:an
     number: int = 0
 
 
-CheckpointMessage = AskRequest | AskResult | AskCancelled | AnswerPosted
+class HostReady(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:host-ready"):
+    """A host took the role of its session: runners with open asks call it again. Topic ``HOST_READY_TOPIC``."""
+
+    session_id: str
+
+
+CheckpointMessage = HostReady | AskRequest | AskResult | AskCancelled | AnswerPosted

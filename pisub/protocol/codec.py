@@ -6,8 +6,8 @@ Owns the encoders and decoders of the wire. Size is checked before a frame is sp
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Hashable
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ PeerMessage = checkpoint.CheckpointMessage | runs.RunMessage | session.Failure
 
 
 @functools.cache
-def _decoder(kind: Any) -> Callable[[bytes | memoryview], Any]:
+def _decoder(kind: Hashable) -> Callable[[bytes | memoryview], Any]:
     return msgspec.msgpack.Decoder(kind).decode
 
 
@@ -120,7 +120,7 @@ def decode(body: bytes | memoryview, kind: type[T]) -> T:
     """
     check_depth(body)
     try:
-        decoded: T = _decoder(kind)(body)
+        decoded: T = _decoder(cast(Hashable, kind))(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"The body does not decode: {error}") from error
     return decoded
