@@ -1,0 +1,63 @@
+# Two commands do everything on a fresh machine with Python >= 3.11 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 4
+
+.PHONY: help demo test check lint types imports fast cover wheel bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    set up, then survey this repository with a detached agent that asks you two questions"
+	@echo "make test    set up, then run the whole test suite"
+	@echo "make check   lint, types, imports and the fast tests"
+	@echo "make wheel   build the wheel and try it in a clean environment outside the tree"
+	@echo "make bench   print the figures of benchmarks/README.md for this machine"
+	@echo "make clean   remove what the other targets made"
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pisub needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.made pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(BIN)/pisub demo .
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+check: lint types imports fast
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+fast: $(VENV)/.dev
+	$(BIN)/python -m pytest -q tests/unit tests/properties tests/golden tests/architecture
+
+cover: $(VENV)/.dev
+	$(BIN)/python -m pytest -n $(WORKERS) --cov=pisub --cov=broker --cov=runner --cov-report=term-missing
+
+wheel: $(VENV)/.dev
+	PYTHON=$(BIN)/python bash .ci/try-wheel
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks all
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
