@@ -42,6 +42,11 @@ class Question(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     options: Sequence[str] = ()
     placeholder: str = ""
 
+    def __post_init__(self) -> None:
+        """Keep the options as a tuple, whatever sequence they came in: a question is a value."""
+        if not isinstance(self.options, (tuple, str)):
+            msgspec.structs.force_setattr(self, "options", tuple(self.options))
+
 
 class Answer(Part, frozen=True, kw_only=True):
     """One answer, and where it came from."""

@@ -120,7 +120,7 @@ def decode(body: bytes | memoryview, kind: type[T]) -> T:
     """
     check_depth(body)
     try:
-        decoded: T = _decoder(cast(Hashable, kind))(body)
+        decoded: T = _decoder(cast("Hashable", kind))(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProtocolError(f"The body does not decode: {error}") from error
     return decoded
@@ -144,7 +144,7 @@ def check_depth(body: bytes | memoryview, limit: int = MAX_BODY_DEPTH) -> None:
     """Refuse a msgpack value that nests deeper than ``limit``, without decoding and without recursion.
 
     A body with fewer bytes that could open a container than ``limit`` cannot be too deep: one pass in C decides
-    nearly all. Truncated or invalid input passes: the decoder says what is wrong with it.
+    nearly all. An empty container is no level. Truncated or invalid input passes: the decoder says what is wrong with it.
 
     Raises:
         NestingTooDeepError: It does.

@@ -1,7 +1,7 @@
 """What a test may not leave behind: processes that it started, descriptors that it opened.
 
-Every process that descends from a test carries a mark in its environment, because pisub hands ``PISUB_*`` on to all that
-it starts. So what is left is found by what it is, never by its name.
+Every process that descends from a test carries a mark in its environment, because pisub hands ``PISUB_*`` on to all
+that it starts. So what is left is found by what it is, never by its name.
 """
 
 from __future__ import annotations

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import pytest
+
+from pisub.config import Settings, load_settings, user_config_dir
+from pisub.errors import InvalidArgumentError
+
+
+def config(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def test_what_is_passed_wins_over_the_environment_over_the_file_over_the_default(tmp_path: Path) -> None:
+    path = config(tmp_path, "timeout_ms = 1\nmax_depth = 1\nlog_level = 'debug'")
+    environ = {"PISUB_TIMEOUT_MS": "2", "PISUB_MAX_DEPTH": "3"}
+    settings = load_settings(environ=environ, config_file=path, timeout_ms=9)
+    assert (settings.timeout_ms, settings.max_depth, settings.log_level) == (9, 3, "debug")
+    assert settings.ask_timeout_ms == Settings().ask_timeout_ms
+
+
+def test_an_unknown_key_is_named_with_its_place(tmp_path: Path) -> None:
+    path = config(tmp_path, "timeuot_ms = 1")
+    with pytest.raises(InvalidArgumentError, match="timeuot_ms") as caught:
+        load_settings(environ={}, config_file=path)
+    assert str(path) in caught.value.message
+    assert caught.value.field == "timeuot_ms"
+
+
+def test_a_wrong_value_is_named_with_its_variable() -> None:
+    with pytest.raises(InvalidArgumentError, match="PISUB_TIMEOUT_MS") as caught:
+        load_settings(environ={"PISUB_TIMEOUT_MS": "soon", "PISUB_CONFIG": ""}, config_file=None)
+    assert caught.value.field == "timeout_ms"
+
+
+def test_a_file_that_is_not_toml_or_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="is not TOML"):
+        load_settings(environ={}, config_file=config(tmp_path, "= 1"))
+    with pytest.raises(InvalidArgumentError, match="does not exist"):
+        load_settings(environ={"PISUB_CONFIG": str(tmp_path / "missing.toml")})
+
+
+def test_booleans_and_paths_are_read_from_text(tmp_path: Path) -> None:
+    environ = {"PISUB_FSYNC": "0", "PISUB_HOME": "~/x"}
+    settings = load_settings(environ=environ, config_file=config(tmp_path, ""))
+    assert settings.fsync is False
+    assert settings.home == Path("~/x").expanduser()
+
+
+def test_an_empty_variable_is_as_if_it_were_not_set(tmp_path: Path) -> None:
+    assert load_settings(environ={"PISUB_SESSION": ""}, config_file=config(tmp_path, "")).session is None
+
+
+def test_the_configuration_lies_beside_the_named_file(tmp_path: Path) -> None:
+    assert user_config_dir({"PISUB_CONFIG": str(tmp_path / "c.toml")}) == tmp_path
