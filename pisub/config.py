@@ -1,7 +1,7 @@
 """Settings: the one place that reads the environment and the configuration file.
 
-Order of precedence: what the program or the command line passes, then ``PISUB_*`` variables, then ``config.toml`` in the
-user's configuration directory, then the defaults here. A wrong key or value is named with its place.
+Order of precedence: what the program or the command line passes, then ``PISUB_*`` variables, then ``config.toml`` in
+the user's configuration directory, then the defaults here. A wrong key or value is named with its place.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _convert(values: dict[str, Any], place: str) -> Settings:
     if unknown:
         known = ", ".join(Settings.__struct_fields__)
         raise InvalidArgumentError(f"{place}: unknown setting {unknown[0]!r}; known are {known}.", field=unknown[0])
-    # A text "0"/"1"/"true"/"false" and digits are how an environment writes booleans and numbers: strict=False takes them.
+    # An environment writes booleans and numbers as text ("0", "true", "12"): strict=False takes them.
     try:
         return msgspec.convert(
             {key: str(value) if isinstance(value, Path) else value for key, value in values.items()},

@@ -85,7 +85,7 @@ class Shell(Protocol):
         ...
 
     def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
-        """Ask the human. ``answer`` is called exactly once, from the shell's thread. Returns a number for ``cancel_ask``."""
+        """Ask the human; ``answer`` is called exactly once. Returns a number for ``cancel_ask``."""
         ...
 
     def cancel_ask(self, number: int) -> None:
@@ -109,5 +109,5 @@ class Engine(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Ask the child to end now. Thread-safe, idempotent, returns at once; ``run`` then returns if the child obeys."""
+        """Ask the child to end now: thread-safe, idempotent, at once. ``run`` returns if the child obeys."""
         ...

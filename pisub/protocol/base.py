@@ -1,7 +1,8 @@
 """The bases of everything that crosses a wire or lies on disk.
 
-Keys are camelCase outside and snake_case inside, by ``rename`` alone. ``frozen`` and ``kw_only`` are said again on every
-subclass: msgspec does not inherit them. Unknown keys are ignored, so that a newer writer does not break an older reader.
+Keys are camelCase outside and snake_case inside, by ``rename`` alone. ``frozen`` and ``kw_only`` are said again on
+every subclass: msgspec does not inherit them. Unknown keys are ignored, so that a newer writer does not break an
+older reader.
 """
 
 from __future__ import annotations

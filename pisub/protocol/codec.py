@@ -106,7 +106,7 @@ def encode(message: Message) -> bytes:
         raise ProtocolError(f"{type(message).__name__} cannot be encoded: {error}") from error
     if len(body) > MAX_BODY_BYTES:
         raise FrameTooLargeError(
-            f"{type(message).__name__} of {len(body)} bytes exceeds {MAX_BODY_BYTES}: write it to a file and send the path."
+            f"{type(message).__name__} of {len(body)} bytes exceeds {MAX_BODY_BYTES}: send it as a file's path."
         )
     return body
 
@@ -144,7 +144,7 @@ def check_depth(body: bytes | memoryview, limit: int = MAX_BODY_DEPTH) -> None:
     """Refuse a msgpack value that nests deeper than ``limit``, without decoding and without recursion.
 
     A body with fewer bytes that could open a container than ``limit`` cannot be too deep: one pass in C decides
-    nearly all. An empty container is no level. Truncated or invalid input passes: the decoder says what is wrong with it.
+    nearly all. An empty container is no level. Truncated or invalid input passes: the decoder names what is wrong.
 
     Raises:
         NestingTooDeepError: It does.

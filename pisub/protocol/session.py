@@ -99,8 +99,8 @@ class Failure(Message, frozen=True, kw_only=True, tag="failure"):
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
     """Wants a role. First claim wins.
 
-    With ``wait`` the reply to a claim for a taken role is ``Claimed(generation=0)``, and ``RoleGranted`` follows when it
-    is this claimant's turn; without, it is a Failure ``role_taken``.
+    With ``wait`` the reply to a claim for a taken role is ``Claimed(generation=0)``, and ``RoleGranted`` follows when
+    it is this claimant's turn; without, it is a Failure ``role_taken``.
     """
 
     role: str

@@ -169,7 +169,7 @@ class OutcomeKind(enum.StrEnum):
 
 
 class QuestionOutcome(Record, frozen=True, kw_only=True):
-    """``asks/<ask_id>/<n>.outcome.json``, n from 1: create-once, so that a question has one outcome, whoever is first."""
+    """``asks/<ask_id>/<n>.outcome.json``, n from 1: create-once, so a question has one outcome, whoever is first."""
 
     ask_id: str
     number: int
