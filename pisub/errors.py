@@ -72,9 +72,14 @@ class UnknownAgentError(UsageError):
 
 
 class InvalidAgentError(UsageError):
-    """An agent's file cannot be used. The message names the file, the line and the field."""
+    """An agent's file cannot be used. The message names the file, the line (counted from 1) and the field."""
 
     code = "invalid_agent"
+
+    def __init__(self, message: str, *, field: str | None = None, file: str = "", line: int | None = None) -> None:
+        super().__init__(message, field=field)
+        self.file = file
+        self.line = line
 
 
 class UntrustedProjectError(UsageError):
