@@ -78,6 +78,23 @@ def caller_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
+def wants_color(environ: Mapping[str, str] | None = None) -> bool:
+    """Tell whether a terminal may be sent colours: not where ``NO_COLOR`` is set to anything, or ``TERM`` is dumb."""
+    source = os.environ if environ is None else environ
+    return not source.get("NO_COLOR") and source.get("TERM") != "dumb"
+
+
+def is_debugging(environ: Mapping[str, str] | None = None) -> bool:
+    """Tell whether ``PISUB_DEBUG`` asks for tracebacks; no setting, as it counts where the settings are wrong too."""
+    source = os.environ if environ is None else environ
+    return source.get("PISUB_DEBUG", "").lower() in {"1", "true", "yes", "on"}
+
+
+def session_runtime_dir() -> str | None:
+    """Return what the system names as the login session's runtime directory, or None."""
+    return os.environ.get("XDG_RUNTIME_DIR") or None
+
+
 def user_config_dir(environ: Mapping[str, str] | None = None) -> Path:
     """Return the directory of the user's configuration: agents, `config.toml`."""
     source = os.environ if environ is None else environ
