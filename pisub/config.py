@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         question_timeout_ms: Time for one dialog; 0 waits for ever.
         idle_exit_ms: The broker and a nursery leave after this long without work; the broker's default is 30 s.
         log_level: debug, info, warning or error, for the programs' log files.
+        nursery: Whether runners are forked from a preloaded nursery (`PISUB_NURSERY`); no means a new interpreter each.
         max_depth: How deep children may delegate; 0 forbids delegation (contract, runs 5.1).
     """
 
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     question_timeout_ms: int = DEFAULT_QUESTION_TIMEOUT_MS
     idle_exit_ms: int | None = None
     log_level: str = "info"
+    nursery: bool = True
     max_depth: int = 2
 
 
@@ -93,6 +95,19 @@ def is_debugging(environ: Mapping[str, str] | None = None) -> bool:
 def session_runtime_dir() -> str | None:
     """Return what the system names as the login session's runtime directory, or None."""
     return os.environ.get("XDG_RUNTIME_DIR") or None
+
+
+def interpreter_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what the dynamic loader and the interpreter read when they start, so that no later launch can change it.
+
+    PYTHONPATH is not among it: a runner gets its caller's ``sys.path`` with its launch.
+    """
+    source = os.environ if environ is None else environ
+    return {
+        name: value
+        for name, value in sorted(source.items())
+        if name.startswith(("LD_", "PYTHON")) and name != "PYTHONPATH"
+    }
 
 
 def user_config_dir(environ: Mapping[str, str] | None = None) -> Path:
