@@ -11,7 +11,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from pisub.config import Settings
+from pisub.config import Settings, session_runtime_dir
 from pisub.errors import UnsafePathError
 
 PRIVATE_DIR = 0o700
@@ -37,7 +37,7 @@ def runtime_dir(settings: Settings) -> Path:
     """
     if settings.runtime_dir is not None:
         wanted = settings.runtime_dir.absolute()
-    elif base := os.environ.get("XDG_RUNTIME_DIR"):
+    elif base := session_runtime_dir():
         wanted = Path(base) / "pisub"
     else:
         wanted = Path(tempfile.gettempdir()) / f"pisub-{os.getuid()}"
