@@ -28,7 +28,7 @@ class Kind:
     PUBLISH: Final = 9  # to the topic's subscribers, and to `to` if it is set
     CONTROL: Final = 10  # a call to the broker itself
     ROUTED: Final = 11  # broker to caller: the call was handed to `to`, which is now bound to it
-    DONE: Final = 12  # caller to callee: the answer arrived, forget it
+    DONE: Final = 12  # caller to callee: the answers arrived, forget them; body is Arrived
 
 
 class Priority:
@@ -61,7 +61,7 @@ class Header(msgspec.Struct, frozen=True, array_like=True):
         kind: One of ``Kind``.
         priority: One of ``Priority``.
         message_id: Ascends per sender incarnation, from 1. A resend carries the same id.
-        correlation_id: The call's message id, on REPLY, FAIL, ROUTED and DONE; else 0.
+        correlation_id: The call's message id, on REPLY, FAIL and ROUTED; else 0.
         scope: Session id in which a role or a topic is meant; '' is the global scope.
         topic: On PUBLISH: the topic. On REPLY and FAIL: a topic that observers of the reply may follow, or ''.
         to: ``role:<name>``, an address, ``<address>@<incarnation>`` (bound), or ''.

@@ -201,6 +201,12 @@ class Done(Message, frozen=True, kw_only=True, tag="done"):
     """The broker did what was asked, and there is nothing more to say."""
 
 
+class Arrived(Message, frozen=True, kw_only=True, tag="arrived"):
+    """Body of DONE, caller to callee: the answers to these calls arrived, forget them."""
+
+    message_ids: tuple[int, ...]
+
+
 class Status(Message, frozen=True, kw_only=True, tag="status"):
     """Asks for the broker's figures."""
 
