@@ -1,0 +1,231 @@
+"""Where every file of the record lies. Owns names and nothing else: no file is read or written here.
+
+An id is checked before any path is built from it, so no text from outside can name a place of its own.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from pisub.config import Settings
+from pisub.ids import check_id, session_key
+from pisub.paths import ensure_private_dir, state_root
+
+
+class RunPaths(msgspec.Struct, frozen=True):
+    """The files of one run, under ``runs/<run_id>/``.
+
+    Attributes:
+        run_id: The run's id, checked.
+        dir: Its directory.
+        fsync: Whether what must survive a power cut is flushed.
+    """
+
+    run_id: str
+    dir: Path
+    fsync: bool = True
+
+    @property
+    def spec(self) -> Path:
+        """What the run was asked to do. Create-once; its existence is the submission."""
+        return self.dir / "spec.json"
+
+    @property
+    def started(self) -> Path:
+        """The one start of the run. Create-once."""
+        return self.dir / "started.json"
+
+    @property
+    def status(self) -> Path:
+        """Where the run stands. Replaced by the holder of the lock alone."""
+        return self.dir / "status.json"
+
+    @property
+    def result(self) -> Path:
+        """How the run ended. Create-once."""
+        return self.dir / "result.json"
+
+    @property
+    def pending_result(self) -> Path:
+        """The result before it is public: the first file of an end."""
+        return self.dir / "result.pending.json"
+
+    @property
+    def events(self) -> Path:
+        """The journal, one event per line."""
+        return self.dir / "events.jsonl"
+
+    @property
+    def lock(self) -> Path:
+        """The lock that the runner holds for its life."""
+        return self.dir / "run.lock"
+
+    @property
+    def process_terminal(self) -> Path:
+        """What the runner's parent saw when it ended. Create-once."""
+        return self.dir / "process-terminal.json"
+
+    @property
+    def control(self) -> Path:
+        """Directory of requests to the runner."""
+        return self.dir / "control"
+
+    @property
+    def asks(self) -> Path:
+        """Directory of the child's questions."""
+        return self.dir / "asks"
+
+    @property
+    def artifacts(self) -> Path:
+        """Directory of files that the child wrote on purpose."""
+        return self.dir / "artifacts"
+
+    @property
+    def stdout_log(self) -> Path:
+        """The runner's own standard output."""
+        return self.dir / "runner.stdout.log"
+
+    @property
+    def stderr_log(self) -> Path:
+        """The runner's own standard error."""
+        return self.dir / "runner.stderr.log"
+
+    def output(self, number: int) -> Path:
+        """Return the file with the whole text of one step; steps count from 0."""
+        return self.dir / f"output-{number:d}.log"
+
+    def request(self, kind: str) -> Path:
+        """Return the slot of one control request."""
+        return self.control / f"{kind}.json"
+
+    def accepted(self, kind: str) -> Path:
+        """Return where a control request lies once the runner took it."""
+        return self.control / f"{kind}.accepted.json"
+
+    def ask(self, ask_id: str) -> AskPaths:
+        """Return the files of one ask.
+
+        Raises:
+            InvalidIdError: ``ask_id`` is not an id.
+        """
+        return AskPaths(self.asks / check_id(ask_id, what="ask id"))
+
+
+class AskPaths(msgspec.Struct, frozen=True):
+    """The files of one ask, under ``runs/<run_id>/asks/<ask_id>/``."""
+
+    dir: Path
+
+    @property
+    def record(self) -> Path:
+        """The batch of questions. Create-once, by the runner."""
+        return self.dir / "ask.json"
+
+    @property
+    def outcome(self) -> Path:
+        """The result that the child got. Create-once, by the runner or, after its death, by the reconciler."""
+        return self.dir / "ask.outcome.json"
+
+    def question(self, number: int) -> Path:
+        """Return the file of one question's outcome; questions count from 1. Create-once, by whoever is first."""
+        return self.dir / f"{number:d}.outcome.json"
+
+
+class SessionPaths(msgspec.Struct, frozen=True):
+    """The files of one session, under ``sessions/<key>/``; the key is a digest of the id."""
+
+    session_id: str
+    dir: Path
+
+    @property
+    def session_file(self) -> Path:
+        """The session's id in words. Create-once."""
+        return self.dir / "session.json"
+
+    @property
+    def runs(self) -> Path:
+        """Directory with one empty file per run of the session."""
+        return self.dir / "runs"
+
+    @property
+    def completions(self) -> Path:
+        """Directory of ends that the session's host has not handled yet."""
+        return self.dir / "completions"
+
+    @property
+    def done(self) -> Path:
+        """Directory with one empty file per end that was handled. Permanent, and never listed."""
+        return self.completions / "done"
+
+    @property
+    def hosts(self) -> Path:
+        """Directory of the ``host.<n>.json`` files."""
+        return self.dir
+
+    def host(self, number: int) -> Path:
+        """Return the file of the session's n-th host."""
+        return self.dir / f"host.{number:d}.json"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """The state root and what lies in it.
+
+    Attributes:
+        root: The state root.
+        fsync: Whether specs, answers, results and terminal statuses are flushed to the disk.
+    """
+
+    root: Path
+    fsync: bool = True
+
+    @classmethod
+    def of(cls, settings: Settings) -> Layout:
+        """Return the layout that the settings name. Touches nothing."""
+        return cls(state_root(settings), settings.fsync)
+
+    @property
+    def runs(self) -> Path:
+        """Directory with one directory per run."""
+        return self.root / "runs"
+
+    @property
+    def sessions(self) -> Path:
+        """Directory with one directory per session."""
+        return self.root / "sessions"
+
+    @property
+    def active(self) -> Path:
+        """Directory with one empty file per run whose end is not wholly recorded."""
+        return self.root / "active"
+
+    @property
+    def open_asks(self) -> Path:
+        """Directory with one file per open ask; it holds the id of the run that asks."""
+        return self.root / "open-asks"
+
+    def run(self, run_id: str) -> RunPaths:
+        """Return the files of a run, which need not exist.
+
+        Raises:
+            InvalidIdError: ``run_id`` is not an id.
+        """
+        return RunPaths(check_id(run_id), self.runs / run_id, self.fsync)
+
+    def session(self, session_id: str) -> SessionPaths:
+        """Return the files of a session, which need not exist.
+
+        Raises:
+            InvalidArgumentError: ``session_id`` cannot be one.
+        """
+        return SessionPaths(session_id, self.sessions / session_key(session_id))
+
+    def prepare(self) -> None:
+        """Make the root and its directories, private; idempotent.
+
+        Raises:
+            UnsafePathError: One of them is a symlink or another user's.
+        """
+        for directory in (self.root, self.runs, self.sessions, self.active, self.open_asks):
+            ensure_private_dir(directory)
