@@ -1,1 +1,20 @@
-"""."""
+"""Agents: their files, where they are found, and which of them may run code here."""
+
+from pisub.agents.definition import AgentDefinition, AgentSource, parse_agent, snapshot
+from pisub.agents.discovery import Catalog, Diagnostic, discover, find_project_root
+from pisub.agents.trust import agents_digest, is_trusted, require_trust, trust
+
+__all__ = [
+    "AgentDefinition",
+    "AgentSource",
+    "Catalog",
+    "Diagnostic",
+    "agents_digest",
+    "discover",
+    "find_project_root",
+    "is_trusted",
+    "parse_agent",
+    "require_trust",
+    "snapshot",
+    "trust",
+]
