@@ -21,6 +21,7 @@ _PREFIX = "PISUB_"
 #: Variables that pisub sets for the processes it starts; they are not settings.
 RUN_ID_VARIABLE = "PISUB_RUN_ID"
 DEPTH_VARIABLE = "PISUB_DEPTH"
+_FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
 _NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG"})
 
 
@@ -107,6 +108,20 @@ def interpreter_environment(environ: Mapping[str, str] | None = None) -> dict[st
         name: value
         for name, value in sorted(source.items())
         if name.startswith(("LD_", "PYTHON")) and name != "PYTHONPATH"
+    }
+
+
+def daemon_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return what a program of ours that outlives its starter is given: places, language, time zone, settings.
+
+    Never which run started it: what a run leaves behind is found by that mark, and a daemon is nobody's.
+    """
+    source = os.environ if environ is None else environ
+    return {
+        name: value
+        for name, value in source.items()
+        if (name in _FOR_DAEMONS or name.startswith(("LC_", "XDG_", _PREFIX)))
+        and name not in (RUN_ID_VARIABLE, DEPTH_VARIABLE)
     }
 
 
