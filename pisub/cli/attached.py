@@ -1,0 +1,80 @@
+"""A run watched from this terminal: its progress, its questions, Ctrl-C. ``run`` and ``demo`` share it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+
+from pisub.cli.console import Console
+from pisub.cli.interrupts import Interrupts
+from pisub.cli.progress import DialogsOverProgress, Progress
+from pisub.client.api import Client, connect, host
+from pisub.client.runs import Run
+from pisub.config import Settings
+from pisub.host.dialogs import Dialogs
+from pisub.record.model import RunResult
+from pisub.runs.spec import OnNoHost
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run and watched."""
+
+    agent: str
+    task: str
+    cwd: Path
+    label: str = ""
+    timeout_ms: int | None = None
+    on_no_host: OnNoHost = OnNoHost.FAIL
+    is_attached: bool = True
+
+
+async def run_watched(
+    settings: Settings, console: Console, request: Request, dialogs: Dialogs | None
+) -> tuple[Client, RunResult]:
+    """Start a run, show its progress, host its session where there are dialogs, and return how it ended.
+
+    The first Ctrl-C stops the run; a second within two seconds leaves at once.
+    """
+    progress = Progress(console)
+    async with _session(settings, progress, dialogs) as client:
+        run = await client.spawn(
+            request.agent,
+            request.task,
+            request.cwd,
+            label=request.label,
+            timeout_ms=request.timeout_ms,
+            on_no_host=request.on_no_host,
+            attached=request.is_attached,
+        )
+        console.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
+        return client, await _watch(run, console, progress)
+
+
+@contextlib.asynccontextmanager
+async def _session(settings: Settings, progress: Progress, dialogs: Dialogs | None) -> AsyncIterator[Client]:
+    if dialogs is None:
+        async with connect(settings=settings) as client:
+            yield client
+        return
+    # A session that has a host already keeps it: the questions then go there.
+    async with host(dialogs=DialogsOverProgress(dialogs, progress), wait=True, settings=settings) as hosting:
+        yield hosting.client
+
+
+async def _watch(run: Run, console: Console, progress: Progress) -> RunResult:
+    stopping: list[asyncio.Task[RunResult]] = []
+
+    def stop() -> None:
+        console.say("stopping the run; Ctrl-C again leaves at once")
+        stopping.append(asyncio.get_running_loop().create_task(run.stop("interrupted by the user")))
+
+    with Interrupts(stop):
+        async for event in run.events():
+            progress.show(event)
+        result = await run.result()
+        await asyncio.gather(*stopping)
+    return result

@@ -1,0 +1,74 @@
+"""Short visits to a broker that is up: say something, ask something, leave. None is started here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pisub.client.bus import Bus
+from pisub.config import Settings
+from pisub.errors import BrokerUnavailableError
+from pisub.protocol.base import Message
+from pisub.protocol.session import Done, PeerKind, Shutdown, Status, StatusReport
+
+_CONNECT_S: Final = 2.0
+_FLUSH_S: Final = 0.5
+
+
+def send(settings: Settings, addresses: tuple[str, ...], message: Message, *, session_id: str) -> bool:
+    """Tell several addresses or roles of a session the same. Returns whether all of it left this process.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+    """
+
+    async def visit() -> bool:
+        async with _bus(settings, session_id) as bus:
+            for address in addresses:
+                bus.tell(address, message, scope=session_id)
+            return await bus.flush(_FLUSH_S)
+
+    return asyncio.run(visit())
+
+
+def read_status(settings: Settings) -> StatusReport:
+    """Ask the broker for its figures.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+    """
+
+    async def visit() -> StatusReport:
+        async with _bus(settings) as bus:
+            return await bus.control(Status(), StatusReport)
+
+    return asyncio.run(visit())
+
+
+def shut_down(settings: Settings) -> None:
+    """Ask the broker to leave.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+    """
+
+    async def visit() -> None:
+        async with _bus(settings) as bus:
+            await bus.control(Shutdown(), Done)
+
+    asyncio.run(visit())
+
+
+@contextlib.asynccontextmanager
+async def _bus(settings: Settings, session_id: str = "") -> AsyncIterator[Bus]:
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            bus = await Bus.connect(settings, kind=PeerKind.CLIENT, session=session_id, start_broker=False)
+    except TimeoutError:
+        raise BrokerUnavailableError(f"The broker did not answer within {_CONNECT_S:g} s.") from None
+    try:
+        yield bus
+    finally:
+        await bus.close()

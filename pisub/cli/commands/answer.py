@@ -1,0 +1,99 @@
+"""``pisub answer`` and ``pisub decline``: give a question its one outcome. Whoever is first decides."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from pisub.cli.authority import refuse_children
+from pisub.cli.console import Console, safe_line
+from pisub.cli.exits import Exit
+from pisub.cli.nudge import tell
+from pisub.cli.select import read_value
+from pisub.client.stopping import wake_by_signal
+from pisub.clock import SystemClock
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError, QuestionClosedError, UnknownRunError
+from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted, Question
+from pisub.protocol.limits import MAX_ANSWER_CHARS
+from pisub.protocol.runs import runner_address
+from pisub.record.layout import Layout
+from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome
+from pisub.record.questions import find_question, record_outcome
+from pisub.record.reader import read_run
+
+_BY = "cli"
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Answer or decline one question."""
+    layout = Layout.of(settings)
+    ask, number = find_question(layout, arguments.question)
+    record = ask.record
+    is_answer = arguments.command == "answer"
+    at = SystemClock().wall_ms()
+    answer = None
+    if is_answer:
+        value = chosen_value(record.questions[number - 1], read_value(arguments.value))
+        answer = Answer(value=value, by=_BY, at=at)
+    refuse_children(layout, "answer a question")
+    outcome = QuestionOutcome(
+        ask_id=record.ask_id,
+        number=number,
+        kind=OutcomeKind.ANSWERED if is_answer else OutcomeKind.DECLINED,
+        answer=answer,
+        reason="" if is_answer else arguments.reason,
+        at=at,
+    )
+    won = record_outcome(layout, record.run_id, outcome)
+    if won != outcome:
+        raise QuestionClosedError(f"Question {arguments.question} has its outcome already: {_in_words(won)}.")
+    _post(settings, layout, record, number)
+    if console.is_json:
+        console.json("outcome", {**msgspec.to_builtins(won), "runId": record.run_id})
+    else:
+        console.result(_in_words(won))
+    return Exit.OK
+
+
+def chosen_value(question: Question, text: str) -> str:
+    """Return the answer that a text means: an option by its text or its number, or the text where any will do.
+
+    Raises:
+        InvalidArgumentError: It is no option, empty, or too long.
+    """
+    if not text.strip():
+        raise InvalidArgumentError("An empty text is no answer: use `pisub decline` to give none.", field="value")
+    if not question.options:
+        if len(text) > MAX_ANSWER_CHARS:
+            raise InvalidArgumentError(f"An answer has at most {MAX_ANSWER_CHARS} characters.", field="value")
+        return text
+    if text in question.options:
+        return text
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(question.options):
+        return question.options[int(text) - 1]
+    alike = [option for option in question.options if option.casefold() == text.strip().casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    known = ", ".join(f"{at}) {safe_line(option)}" for at, option in enumerate(question.options, start=1))
+    raise InvalidArgumentError(f"{text[:80]!r} is no option of this question. There are: {known}.", field="value")
+
+
+def _post(settings: Settings, layout: Layout, record: AskRecord, number: int) -> None:
+    """Wake the runner and close the host's dialog. Both find the file by themselves, only later."""
+    message = AnswerPosted(ask_id=record.ask_id, run_id=record.run_id, number=number)
+    addresses = (runner_address(record.run_id), f"role:{HOST_ROLE}")
+    if tell(settings, addresses, message, session_id=record.session_id):
+        return
+    try:
+        view = read_run(layout, record.run_id)
+    except UnknownRunError:
+        return
+    wake_by_signal(view)
+
+
+def _in_words(outcome: QuestionOutcome) -> str:
+    if outcome.answer is not None:
+        return f"{outcome.kind}: {safe_line(outcome.answer.value)}"
+    return f"{outcome.kind}: {safe_line(outcome.reason)}" if outcome.reason else str(outcome.kind)

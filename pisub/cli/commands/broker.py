@@ -1,0 +1,101 @@
+"""``pisub broker``: start it, look at it, stop it. Nobody needs to: the first client starts it, idle it leaves."""
+
+from __future__ import annotations
+
+import os
+import select
+from argparse import Namespace
+from typing import Any, Final
+
+import msgspec
+
+from pisub.cli.authority import refuse_children
+from pisub.cli.console import Console, safe_line
+from pisub.cli.exits import Exit
+from pisub.cli.render import duration, table
+from pisub.config import Settings
+from pisub.errors import WaitTimeoutError
+from pisub.launch import BrokerInfo, ensure_broker, find_broker
+from pisub.process import Liveness, ProcessIdentity, liveness, open_pidfd
+from pisub.record.layout import Layout
+
+_LEAVES_WITHIN_S: Final = 5.0
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Do one of the three."""
+    match arguments.action:
+        case "start":
+            return _say(console, ensure_broker(settings))
+        case "stop":
+            return _stop(console, settings)
+        case _:
+            return _status(console, settings)
+
+
+def _say(console: Console, info: BrokerInfo) -> Exit:
+    if console.is_json:
+        document: dict[str, Any] = msgspec.to_builtins(info)
+        console.json("broker", {"isRunning": True, **document})
+    else:
+        console.result(f"broker runs: pid {info.process.pid}, {info.address}")
+    return Exit.OK
+
+
+def _none(console: Console, code: Exit) -> Exit:
+    if console.is_json:
+        console.json("broker", {"isRunning": False})
+    else:
+        console.result("no broker runs (the first client starts one)")
+    return code
+
+
+def _status(console: Console, settings: Settings) -> Exit:
+    info = find_broker(settings)
+    if info is None:
+        return _none(console, Exit.NOT_FOUND)
+    from pisub.cli.broker_link import read_status  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
+
+    report = read_status(settings)
+    if console.is_json:
+        document: dict[str, Any] = msgspec.to_builtins(report)
+        document.pop("type", None)
+        console.json("broker", {"isRunning": True, "address": info.address, **document})
+        return Exit.OK
+    console.result(
+        f"broker runs: pid {report.pid}, up {duration(report.uptime_ms)}, {info.address}\n"
+        f"peers {len(report.peers)}, roles {len(report.roles)}, open calls {report.open_calls}"
+    )
+    if report.roles:
+        rows = [(each.role, safe_line(each.scope) or "-", each.address) for each in report.roles]
+        console.result("\n".join(table(("ROLE", "SESSION", "HOLDER"), rows)))
+    if report.counters:
+        console.result("\n".join(f"{name} {count}" for name, count in sorted(report.counters.items())))
+    return Exit.OK
+
+
+def _stop(console: Console, settings: Settings) -> Exit:
+    info = find_broker(settings)
+    if info is None:
+        return _none(console, Exit.OK)
+    refuse_children(Layout.of(settings), "stop the broker")
+    from pisub.cli.broker_link import shut_down  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
+
+    shut_down(settings)
+    if not _is_gone(info.process):
+        raise WaitTimeoutError(f"The broker (pid {info.process.pid}) has not left within {_LEAVES_WITHIN_S:g} s.")
+    if console.is_json:
+        console.json("broker", {"isRunning": False})
+    else:
+        console.result("broker stopped; runs go on, and the next client starts another")
+    return Exit.OK
+
+
+def _is_gone(process: ProcessIdentity) -> bool:
+    descriptor = open_pidfd(process)
+    if descriptor is not None:
+        try:
+            select.select([descriptor], [], [], _LEAVES_WITHIN_S)
+        finally:
+            os.close(descriptor)
+    return liveness(process) is Liveness.DEAD

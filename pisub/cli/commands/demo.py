@@ -1,0 +1,41 @@
+"""``pisub demo``: the whole of it in a minute. A survey of a directory, with two questions on the way."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from pathlib import Path
+from typing import Final
+
+from pisub.cli.attached import Request, run_watched
+from pisub.cli.console import Console
+from pisub.cli.demo_answers import DemoHuman
+from pisub.cli.exits import Exit, exit_for_run
+from pisub.cli.select import choose_dialogs
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError
+
+AGENT: Final = "surveyor"
+TASK: Final = "survey this repository"
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Survey a directory in a detached runner, answer its questions here or from a script, print the report's path."""
+    directory: Path = (Path.cwd() if arguments.directory is None else arguments.directory).expanduser().absolute()
+    if not directory.is_dir():
+        raise InvalidArgumentError(f"{directory} is not a directory.", field="directory")
+    dialogs = choose_dialogs(console, arguments.answers)
+    if dialogs is None:
+        console.say("no terminal here: a scripted human answers")
+        dialogs = DemoHuman(console)
+    console.say(f"agent {AGENT}, in a process of its own, task: {TASK} ({directory})")
+    request = Request(agent=AGENT, task=TASK, cwd=directory, label="demo", is_attached=False)
+    client, result = asyncio.run(run_watched(settings, console, request, dialogs))
+    paths = client.layout.run(result.run_id)
+    if not result.success:
+        console.error(f"the survey {result.state}: {result.error or result.reason}", f"pisub logs {result.run_id}")
+        return exit_for_run(result.state, reason=result.reason)
+    console.say(f"\nit goes on from here: pisub show {result.run_id}, pisub ps -a, pisub agents")
+    reports = [paths.dir / each for each in result.artifacts]
+    console.result("\n".join(str(path) for path in reports) or str(paths.dir))
+    return Exit.OK

@@ -1,0 +1,47 @@
+"""``pisub host``: a session's questions and ends in this terminal. Ctrl-C only stops looking."""
+
+from __future__ import annotations
+
+import asyncio
+from argparse import Namespace
+from pathlib import Path
+
+from pisub.cli.authority import refuse_children
+from pisub.cli.console import Console, safe_line
+from pisub.cli.exits import Exit
+from pisub.cli.interrupts import Interrupts
+from pisub.cli.render import STATE_COLORS
+from pisub.cli.select import choose_dialogs, inbox_session
+from pisub.client.api import host
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError
+from pisub.host.dialogs import Dialogs
+from pisub.record.layout import Layout
+from pisub.record.sessions import Delivery
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Host a session until Ctrl-C."""
+    dialogs = choose_dialogs(console, arguments.answers)
+    if dialogs is None:
+        raise InvalidArgumentError("A host asks in a terminal, and this is none: use --answers FILE.", field="answers")
+    layout = Layout.of(settings)
+    refuse_children(layout, "be the host of a session")
+    session_id = settings.session or inbox_session(Path.cwd())
+    return asyncio.run(_host(console, settings, session_id, dialogs))
+
+
+async def _host(console: Console, settings: Settings, session_id: str, dialogs: Dialogs) -> Exit:
+    over = asyncio.Event()
+
+    def show(delivery: Delivery) -> None:
+        done = delivery.completion
+        state = console.style(done.state, STATE_COLORS[done.state])
+        console.say(f"run {done.run_id} ({safe_line(done.agent)}) {state}: {safe_line(done.summary, width=200)}")
+
+    async with host(session_id, dialogs, show, wait=True, settings=settings) as hosting:
+        console.say(f"host of session {session_id}" if hosting.is_host else f"waiting to be host of {session_id}")
+        console.say("Ctrl-C stops looking; the runs go on")
+        with Interrupts(over.set):
+            await over.wait()
+    return Exit.OK

@@ -1,0 +1,84 @@
+"""``pisub questions``: what children want to know and nobody has answered."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+
+import msgspec
+
+from pisub.cli.console import Console, safe, safe_line
+from pisub.cli.exits import Exit
+from pisub.cli.render import age, unique_prefixes
+from pisub.clock import SystemClock
+from pisub.config import Settings
+from pisub.protocol.base import Record
+from pisub.record.layout import Layout
+from pisub.record.model import AskRecord
+from pisub.record.questions import list_open_asks
+
+
+class OpenQuestion(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One question that waits. ``id`` is what ``pisub answer`` takes."""
+
+    id: str
+    ask_id: str
+    number: int
+    count: int
+    run_id: str
+    session_id: str
+    agent: str
+    label: str
+    why: str
+    text: str
+    options: tuple[str, ...]
+    placeholder: str
+    asked_at: int
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """List open questions, oldest first."""
+    layout = Layout.of(settings)
+    asks = sorted(list_open_asks(layout, session_id=arguments.session), key=lambda ask: ask.record.asked_at)
+    prefixes = unique_prefixes([ask.record.ask_id for ask in asks], ())
+    found = [_question(ask.record, number, prefixes[ask.record.ask_id]) for ask in asks for number in ask.open_numbers]
+    if console.is_json:
+        console.json("questions", {"questions": msgspec.to_builtins(found)})
+        return Exit.OK
+    if not found:
+        console.say("no open questions")
+        return Exit.OK
+    now_ms = SystemClock().wall_ms()
+    console.result("\n\n".join(_block(console, each, now_ms) for each in found))
+    first = found[0]
+    console.say(f"\nanswer with: pisub answer {first.id} {'1' if first.options else 'TEXT'}")
+    return Exit.OK
+
+
+def _question(record: AskRecord, number: int, prefix: str) -> OpenQuestion:
+    question = record.questions[number - 1]
+    return OpenQuestion(
+        id=f"{prefix}.{number}",
+        ask_id=record.ask_id,
+        number=number,
+        count=len(record.questions),
+        run_id=record.run_id,
+        session_id=record.session_id,
+        agent=record.agent,
+        label=record.label,
+        why=record.why,
+        text=question.text,
+        options=tuple(question.options),
+        placeholder=question.placeholder,
+        asked_at=record.asked_at,
+    )
+
+
+def _block(console: Console, each: OpenQuestion, now_ms: int) -> str:
+    who = safe_line(f"{each.agent} ({each.label})" if each.label else each.agent)
+    lines = [
+        f"{console.style(each.id, 'bold')}  {who}, run {each.run_id}, {age(now_ms - each.asked_at)} ago",
+        *([f"  why: {safe_line(each.why)}"] if each.why else []),
+        *(f"  {line}" for line in safe(each.text).split("\n")),
+        *(f"    {at}) {safe_line(option)}" for at, option in enumerate(each.options, start=1)),
+    ]
+    return "\n".join(lines)

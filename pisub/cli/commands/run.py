@@ -1,0 +1,81 @@
+"""``pisub run``: give an agent a task, and watch it; or with ``-d`` leave it to itself."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+
+from pisub.cli.console import Console
+from pisub.cli.exits import Exit
+from pisub.cli.select import choose_dialogs, inbox_session, read_task
+from pisub.cli.trusting import require_trusted
+from pisub.client.spawn import SpawnRequest, spawn_blocking
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError
+from pisub.record.layout import Layout
+from pisub.runs.spec import OnNoHost
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Run an agent; in the foreground the exit code follows the run."""
+    task = read_task(arguments)
+    cwd: Path = Path.cwd() if arguments.cwd is None else arguments.cwd.expanduser().absolute()
+    if arguments.detach and arguments.answers is not None:
+        raise InvalidArgumentError("--answers needs a foreground run, or `pisub host --answers FILE`.", field="answers")
+    require_trusted(settings, console, arguments.agent, cwd)
+    if arguments.detach:
+        return _detached(arguments, console, settings, task, cwd)
+    return _foreground(arguments, console, settings, task, cwd)
+
+
+def _detached(arguments: Namespace, console: Console, settings: Settings, task: str, cwd: Path) -> Exit:
+    layout = Layout.of(settings)
+    request = SpawnRequest(
+        agent=arguments.agent,
+        task=task,
+        session_id=settings.session or inbox_session(cwd),
+        cwd=cwd,
+        label=arguments.label,
+        timeout_ms=_timeout_ms(arguments),
+        on_no_host=OnNoHost(arguments.ask or OnNoHost.WAIT),
+    )
+    spec = spawn_blocking(settings, layout, request)
+    if console.is_json:
+        directory = str(layout.run(spec.run_id).dir)
+        console.json("launched", {"runId": spec.run_id, "sessionId": spec.session_id, "runDir": directory})
+        return Exit.OK
+    console.result(spec.run_id)
+    for line in (
+        f"pisub logs -f {spec.run_id}   what it does",
+        f"pisub wait {spec.run_id}      until it has ended",
+        f"pisub result {spec.run_id}    what it said",
+        "pisub questions                                 what it wants to know; `pisub host` answers",
+        f"pisub stop {spec.run_id}      end it",
+    ):
+        console.say(console.style(f"  {line}", "dim"))
+    return Exit.OK
+
+
+def _foreground(arguments: Namespace, console: Console, settings: Settings, task: str, cwd: Path) -> Exit:
+    import asyncio  # noqa: PLC0415  # -d needs neither a loop nor a broker
+
+    from pisub.cli.attached import Request, run_watched  # noqa: PLC0415  # zmq likewise
+    from pisub.cli.commands.result import print_result  # noqa: PLC0415  # likewise
+
+    request = Request(
+        agent=arguments.agent,
+        task=task,
+        cwd=cwd,
+        label=arguments.label,
+        timeout_ms=_timeout_ms(arguments),
+        on_no_host=OnNoHost(arguments.ask or OnNoHost.FAIL),
+    )
+    dialogs = choose_dialogs(console, arguments.answers)
+    client, result = asyncio.run(run_watched(settings, console, request, dialogs))
+    for artifact in () if console.is_json else result.artifacts:
+        console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
+    return print_result(console, client.layout, result)
+
+
+def _timeout_ms(arguments: Namespace) -> int | None:
+    return None if arguments.timeout is None else max(1, round(arguments.timeout * 1000))

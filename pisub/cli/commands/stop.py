@@ -1,0 +1,76 @@
+"""``pisub stop``: a file, a nudge, a bounded wait; in the end a signal to exactly the runner's process."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import msgspec
+
+from pisub.cli.authority import refuse_children
+from pisub.cli.console import Console
+from pisub.cli.exits import Exit
+from pisub.cli.select import pick_run
+from pisub.cli.summary import summarize
+from pisub.cli.waiting import has_ended, wait_for_end
+from pisub.client.stopping import (
+    FORCE_AFTER_S,
+    GIVE_UP_AFTER_S,
+    force_end,
+    request_stop,
+    stop_grace_s,
+    wake_by_signal,
+)
+from pisub.client.views import current_view
+from pisub.clock import SystemClock
+from pisub.config import Settings
+from pisub.errors import WaitTimeoutError
+from pisub.protocol.runs import InboxChanged, RunState, runner_address
+from pisub.record.layout import Layout
+from pisub.record.reader import RunView
+
+
+def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
+    """Stop one run and wait until it has ended. One that has ended already keeps its end."""
+    layout = Layout.of(settings)
+    run_id = pick_run(settings, layout, arguments.id)
+    view = current_view(layout, run_id, now_ms=SystemClock().wall_ms())
+    was_over = view.state.is_terminal
+    if not was_over:
+        refuse_children(layout, "stop a run")
+        view = _stop(layout, settings, view, arguments.reason)
+    if console.is_json:
+        document: dict[str, Any] = msgspec.to_builtins(summarize(view))
+        console.json("stopped", {**document, "wasOver": was_over})
+    else:
+        console.result(f"{run_id} {view.state}")
+        if was_over:
+            console.say("it had ended before; nothing was changed")
+        elif view.state is not RunState.STOPPED:
+            console.say("it ended by itself before the stop reached it")
+    return Exit.OK
+
+
+def _stop(layout: Layout, settings: Settings, view: RunView, reason: str) -> RunView:
+    clock = SystemClock()
+    request_stop(layout, view.run_id, source="cli", reason=reason, now_ms=clock.wall_ms())
+    if not wake_by_signal(view):
+        _wake_by_message(settings, view)
+    grace_s = stop_grace_s(view)
+    (seen,) = wait_for_end(layout, [view.run_id], timeout_s=grace_s + FORCE_AFTER_S)
+    if has_ended(seen):
+        return seen
+    force_end(layout, seen, now_ms=clock.wall_ms())
+    (seen,) = wait_for_end(layout, [view.run_id], timeout_s=GIVE_UP_AFTER_S - FORCE_AFTER_S)
+    if not has_ended(seen):
+        raise WaitTimeoutError(
+            f"Run {view.run_id} was told to stop and has not ended after {grace_s + GIVE_UP_AFTER_S:g} s; its process "
+            "could not be verified, so it was not signalled."
+        )
+    return seen
+
+
+def _wake_by_message(settings: Settings, view: RunView) -> None:
+    from pisub.cli.nudge import tell  # noqa: PLC0415  # asyncio: only where no signal can reach the runner
+
+    tell(settings, (runner_address(view.run_id),), InboxChanged(run_id=view.run_id), session_id=view.spec.session_id)

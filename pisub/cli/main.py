@@ -1,0 +1,72 @@
+"""The entry point: parse, import the one command that was chosen, turn what went wrong into a line and an exit code.
+
+A user's mistake never shows a traceback; a bug shows one only where ``PISUB_DEBUG`` asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from pisub.cli.console import Console
+from pisub.cli.exits import Exit, exit_for_error
+from pisub.cli.parser import CommandLineError, build_parser, command_named
+from pisub.config import Settings, is_debugging, load_settings, wants_color
+from pisub.errors import PisubError
+
+RunCommand = Callable[[Namespace, Console, Settings], Exit]
+
+_HINTS: Final[dict[str, str]] = {
+    "unknown_run": "`pisub ps -a` lists every run",
+    "unknown_agent": "`pisub agents` lists the agents",
+    "unknown_question": "`pisub questions` lists the open questions",
+    "ambiguous_id": "give more characters of the id",
+    "broker_unavailable": "`pisub doctor` checks the setup",
+    "launch_failed": "`pisub doctor` checks the setup",
+    "record_corrupt": "nothing was changed; move the file away to go on without it",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    try:
+        return int(_main(sys.argv[1:] if argv is None else argv))
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more at its end, which would complain about the same pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(Exit.BROKEN_PIPE)
+
+
+def _main(argv: Sequence[str]) -> Exit:
+    console = Console.standard(is_json="--json" in argv, may_color=wants_color())
+    try:
+        arguments = build_parser().parse_args(argv)
+        console.is_json = getattr(arguments, "json", False)
+        settings = load_settings(session=getattr(arguments, "session", None))
+        module = importlib.import_module(f"pisub.cli.commands.{command_named(arguments.command).module}")
+        command = cast("RunCommand", module.run)
+        return command(arguments, console, settings)
+    except CommandLineError as error:
+        console.error(error.message, f"`{error.usage} --help` shows how")
+        return Exit.USAGE
+    except PisubError as error:
+        if is_debugging():
+            traceback.print_exc()
+        console.error(error.message, _HINTS.get(error.code, ""))
+        if console.is_json:
+            console.json("error", {"code": error.code, "message": error.message, "field": error.field})
+        return exit_for_error(error)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a bug becomes a sentence, not a traceback
+        if is_debugging():
+            traceback.print_exc()
+        console.error(f"this is a bug of pisub's: {type(error).__name__}: {error}", "PISUB_DEBUG=1 shows the traceback")
+        return Exit.INTERNAL

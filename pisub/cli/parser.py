@@ -1,0 +1,234 @@
+"""The commands and their options. It builds the parser, and imports no command: the chosen one is imported by name.
+
+``COMMANDS`` is the table of contents: name, module, one line of help, and the function that declares the options.
+"""
+
+from __future__ import annotations
+
+import argparse
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NoReturn
+
+import msgspec
+
+from pisub.cli.exits import help_table
+from pisub.errors import InvalidArgumentError
+from pisub.protocol.limits import MAX_DURATION_MS
+from pisub.version import __version__
+
+Declare = Callable[[argparse.ArgumentParser], None]
+
+
+class CommandLineError(InvalidArgumentError):
+    """The arguments do not fit the command. ``usage`` is the command whose ``--help`` says how they would."""
+
+    def __init__(self, message: str, *, usage: str = "pisub") -> None:
+        super().__init__(message)
+        self.usage = usage
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One subcommand. Its module in ``pisub.cli.commands`` has ``run(arguments, console, settings) -> Exit``."""
+
+    name: str
+    module: str
+    help: str
+    declare: Declare
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise CommandLineError(message, usage=self.prog)
+
+
+def seconds(text: str) -> float:
+    """Read a duration in seconds: above 0, at most what a 32-bit timer holds.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < value <= MAX_DURATION_MS / 1000:
+        raise argparse.ArgumentTypeError(f"{text!r}: give seconds above 0 and at most {MAX_DURATION_MS // 1000}")
+    return value
+
+
+def _json(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print JSON with a schemaVersion")
+
+
+def _session(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument("--session", metavar="S", help=f"{what} (default: PISUB_SESSION)")
+
+
+def _run_id(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", help="a run's id, or its beginning (4 characters or more)")
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent", metavar="AGENT", help="the agent's name (see `pisub agents`)")
+    parser.add_argument(
+        "task",
+        metavar="TASK",
+        nargs="?",
+        help="what it should do; `-` reads it from standard input: use that for what is long or private, "
+        "since other users of the machine see a command's arguments",
+    )
+    parser.add_argument("--task-file", metavar="FILE", type=Path, help="read the task from a file, byte for byte")
+    parser.add_argument("-d", "--detach", action="store_true", help="print the run's id and return at once")
+    _session(parser, "the session that the run belongs to; without one a foreground run makes a fresh session, "
+             "and -d uses the project's shared inbox session")  # fmt: skip
+    parser.add_argument(
+        "--cwd", metavar="D", type=Path, default=None, help="the run's working directory (default: here)"
+    )
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, help="deadline of its work in seconds; waiting for you is not counted"
+    )
+    parser.add_argument("--label", metavar="L", default="", help="a name for people, shown by ps and in questions")
+    parser.add_argument(
+        "--ask",
+        choices=["wait", "fail"],
+        help="what a question does when no host is there: wait for one (default with -d) or end as no-host",
+    )
+    parser.add_argument(
+        "--answers", metavar="FILE", type=Path, help="answer questions from a YAML or JSON list instead of the terminal"
+    )
+    _json(parser)
+
+
+def _ps(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-a", "--all", action="store_true", help="finished runs too")
+    _session(parser, "only runs of this session")
+    _json(parser)
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    parser.add_argument(
+        "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C only stops looking"
+    )
+    parser.add_argument("--json", action="store_true", help="print each event as one JSON object per line")
+
+
+def _show(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    _json(parser)
+
+
+def _wait(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", metavar="ID", nargs="+", help="runs, by id or beginning")
+    parser.add_argument("--any", action="store_true", help="return when the first of them has ended")
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds, help="give up after this many seconds; nothing is stopped"
+    )
+    _json(parser)
+
+
+def _stop(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
+    _json(parser)
+
+
+def _questions(parser: argparse.ArgumentParser) -> None:
+    _session(parser, "only questions of this session")
+    _json(parser)
+
+
+def _answer(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("question", metavar="QUESTION", help="a question's id as `pisub questions` shows it")
+    parser.add_argument(
+        "value", metavar="VALUE", help="an option, by its text or number, or a free text; `-` reads standard input"
+    )
+    _json(parser)
+
+
+def _decline(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("question", metavar="QUESTION", help="a question's id as `pisub questions` shows it")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="told to the child")
+    _json(parser)
+
+
+def _host(parser: argparse.ArgumentParser) -> None:
+    _session(parser, "the session to serve; without one the project's shared inbox session")
+    parser.add_argument(
+        "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
+    )
+
+
+def _broker(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["start", "status", "stop"])
+    _json(parser)
+
+
+def _agents(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--cwd", metavar="D", type=Path, help="the project to look in (default: here)")
+    _json(parser)
+
+
+def _trust(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("directory", metavar="DIR", type=Path, help="the project's directory")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    _json(parser)
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "directory", metavar="DIR", type=Path, nargs="?", help="the directory to survey (default: here)"
+    )
+    parser.add_argument(
+        "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
+    )
+
+
+COMMANDS: Final[tuple[Command, ...]] = (
+    Command("run", "run", "give an agent a task", _run),
+    Command("ps", "ps", "list runs", _ps),
+    Command("logs", "logs", "show what a run did", _logs),
+    Command("show", "show", "show everything about one run", _show),
+    Command("result", "result", "print a run's result", _show),
+    Command("wait", "wait", "wait until runs have ended", _wait),
+    Command("stop", "stop", "stop a run and everything that it started", _stop),
+    Command("questions", "questions", "list open questions", _questions),
+    Command("answer", "answer", "answer a question", _answer),
+    Command("decline", "answer", "say that a question will not be answered", _decline),
+    Command("host", "host", "answer a session's questions in this terminal", _host),
+    Command("broker", "broker", "start, look at or stop the broker", _broker),
+    Command("agents", "agents", "list agents", _agents),
+    Command("trust", "trust", "let a project's agents run code", _trust),
+    Command("doctor", "doctor", "check this machine's setup", _json),
+    Command("demo", "demo", "survey a directory, with two questions for you", _demo),
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line; ``arguments.command`` names the chosen ``Command``."""
+    parser = _Parser(
+        prog="pisub",
+        description="Delegate work to agents in detached processes, and let them ask you.",
+        epilog=help_table(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"pisub {__version__}")
+    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
+    for command in COMMANDS:
+        child = choices.add_parser(
+            command.name,
+            help=command.help,
+            description=textwrap.fill(f"{command.help[0].upper()}{command.help[1:]}.", 100),
+            epilog="`pisub --help` lists the exit codes.",
+            allow_abbrev=False,
+        )
+        command.declare(child)
+    return parser
+
+
+def command_named(name: str) -> Command:
+    """Return the command with this name, which the parser has checked."""
+    return next(command for command in COMMANDS if command.name == name)

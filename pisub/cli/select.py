@@ -1,0 +1,102 @@
+"""Which run, session or answers a command means, from what the user typed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError
+from pisub.record.layout import Layout
+from pisub.record.reader import find_run
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from pisub.cli.console import Console
+    from pisub.host.dialogs import Dialogs
+
+_PROJECT_MARKS = (".pisub", ".git")
+_STANDARD_INPUT = "-"
+
+
+def pick_run(settings: Settings, layout: Layout, text: str) -> str:
+    """Return the run that an id or a prefix means: one of the current session first, else one of all.
+
+    Raises:
+        UnknownRunError: None fits.
+        AmbiguousIdError: Several fit.
+    """
+    return find_run(layout, text, session_id=settings.session)
+
+
+def inbox_session(cwd: Path) -> str:
+    """Return a project's shared session: of the nearest directory with .pisub or .git, else of ``cwd`` itself."""
+    start = cwd.resolve()
+    root = next(
+        (each for each in (start, *start.parents) if any((each / mark).exists() for mark in _PROJECT_MARKS)), start
+    )
+    return f"project:{hashlib.sha256(os.fsencode(root)).hexdigest()}"
+
+
+def read_task(arguments: Namespace) -> str:
+    """Return the task: the argument, a file's text, or standard input, byte for byte.
+
+    Raises:
+        InvalidArgumentError: None or two were given, it cannot be read, or it is not UTF-8.
+    """
+    if (arguments.task is None) == (arguments.task_file is None):
+        raise InvalidArgumentError("Give one task: TASK, --task-file FILE, or - for standard input.", field="task")
+    if arguments.task_file is not None:
+        return _decode(read_file(arguments.task_file, "task"), str(arguments.task_file))
+    if arguments.task == _STANDARD_INPUT:
+        return _decode(sys.stdin.buffer.read(), "standard input")
+    return str(arguments.task)
+
+
+def read_value(text: str) -> str:
+    """Return an answer: the argument, or standard input without its last newline for ``-``."""
+    if text != _STANDARD_INPUT:
+        return text
+    return _decode(sys.stdin.buffer.read(), "standard input").removesuffix("\n")
+
+
+def read_file(path: Path, field: str) -> bytes:
+    """Read a file that the user named.
+
+    Raises:
+        InvalidArgumentError: It cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}.", field=field) from error
+
+
+def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
+    """Return how questions are asked: a file's answers, this terminal, or None where there is neither.
+
+    Raises:
+        InvalidArgumentError: The answers' file cannot be used.
+    """
+    if answers is not None:
+        from pisub.testing import ScriptedHuman, load_answers  # noqa: PLC0415  # YAML: only who scripts pays
+
+        if not answers.is_file():
+            raise InvalidArgumentError(f"{answers} is not a file with answers.", field="answers")
+        return ScriptedHuman(load_answers(answers))
+    if console.is_interactive:
+        from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
+
+        return TerminalDialogs()
+    return None
+
+
+def _decode(raw: bytes, place: str) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"{place} is not UTF-8: byte {error.start} is wrong.", field="task") from error

@@ -1,0 +1,222 @@
+"""The library's front door: ``connect`` for programs that delegate, ``host`` for those that also talk to the human.
+
+Delivery: a run is on disk before it is launched, its events and result are read from files, and messages only make that
+fast. Losing the broker at any moment loses and doubles nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+from pisub.client.bus import Bus
+from pisub.client.runs import Run
+from pisub.client.spawn import SpawnRequest, record_launch_error, submit
+from pisub.client.views import current_views
+from pisub.clock import SystemClock
+from pisub.config import Settings, load_settings
+from pisub.errors import InvalidArgumentError, PisubError
+from pisub.host.dialogs import Dialogs
+from pisub.host.session import HostSession
+from pisub.ids import check_session_id, new_id
+from pisub.launchers.local import LocalLauncher
+from pisub.protocol.session import PeerKind
+from pisub.record.layout import Layout
+from pisub.record.reader import RunView, find_run
+from pisub.record.sessions import Delivery
+from pisub.runs.spec import OnNoHost
+
+CompletionHandler = Callable[[Delivery], None]
+
+
+class Client:
+    """A connection to the broker in the name of one session. Made by ``connect``.
+
+    Attributes:
+        session_id: The session that this client's runs belong to.
+        settings: What it was made with.
+        layout: The record on disk.
+        bus: The connection.
+    """
+
+    def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
+        self.session_id = session_id
+        self.settings = settings
+        self.layout = layout
+        self.bus = bus
+        self._launcher = LocalLauncher(settings)
+
+    async def spawn(
+        self,
+        agent: str,
+        task: str,
+        cwd: Path | str | None = None,
+        *,
+        run_id: str | None = None,
+        label: str = "",
+        timeout_ms: int | None = None,
+        on_no_host: OnNoHost = OnNoHost.FAIL,
+        attached: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Start an agent on a task in a process of its own, and return without waiting for it.
+
+        Args:
+            agent: Name of an agent, as seen from ``cwd``.
+            task: The prompt; it is in no process's arguments or environment.
+            cwd: The run's working directory; None is this process's.
+            run_id: Makes the call safe to repeat: the same id never runs twice.
+            label: A name for people.
+            timeout_ms: Deadline of its work, time that it waits for a human not counted; None is the settings'
+                default, 0 is none.
+            on_no_host: What its questions do when no host is there.
+            attached: Whether the run ends with this process. Otherwise it goes on whatever happens here.
+            environ: The run's whole environment; None is this process's.
+
+        Raises:
+            InvalidArgumentError: An argument is not allowed; ``field`` says which.
+            UnknownAgentError: There is no such agent.
+            UntrustedProjectError: The agent is a project's that runs code, and nobody has trusted it.
+            LaunchError: The runner could not be started. The run is recorded as failed.
+        """
+        request = SpawnRequest(
+            agent=agent,
+            task=task,
+            session_id=self.session_id,
+            cwd=None if cwd is None else Path(cwd),
+            run_id=run_id,
+            label=label,
+            timeout_ms=timeout_ms,
+            on_no_host=on_no_host,
+            attached=attached,
+            environ=environ,
+        )
+        submission = await asyncio.to_thread(submit, self.settings, self.layout, request)
+        run = Run(submission.spec.run_id, layout=self.layout, bus=self.bus)
+        if submission.needs_launch:
+            try:
+                await self._launcher.launch(submission.message)
+            except (PisubError, OSError) as error:
+                raise await asyncio.to_thread(record_launch_error, self.layout, run.id, error) from error
+        return run
+
+    def run(self, run_id: str) -> Run:
+        """Return a run by its id, or by a prefix that fits one run of this session, else one of all.
+
+        Raises:
+            UnknownRunError: There is none.
+            AmbiguousIdError: There are several.
+        """
+        return Run(find_run(self.layout, run_id, session_id=self.session_id), layout=self.layout, bus=self.bus)
+
+    async def runs(self, *, include_finished: bool = False) -> list[RunView]:
+        """Return this session's runs, newest first."""
+        return await asyncio.to_thread(
+            current_views,
+            self.layout,
+            now_ms=SystemClock().wall_ms(),
+            session_id=self.session_id,
+            include_finished=include_finished,
+        )
+
+
+class Host:
+    """A session's host: it answers children's questions and receives completions. Made by ``host``.
+
+    Attributes:
+        client: The connection.
+    """
+
+    def __init__(self, client: Client, session: HostSession) -> None:
+        self.client = client
+        self._session = session
+        self.spawn = client.spawn
+        self.run = client.run
+        self.runs = client.runs
+
+    @property
+    def session_id(self) -> str:
+        """The session that this host serves."""
+        return self.client.session_id
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it holds the role now. Without, it waits for its turn and shows no dialogs."""
+        return self._session.is_host
+
+
+@contextlib.asynccontextmanager
+async def connect(
+    session: str | None = None, settings: Settings | None = None, **overrides: object
+) -> AsyncIterator[Client]:
+    """Connect to the broker, starting one where none runs.
+
+    Args:
+        session: Session id; None is ``PISUB_SESSION``, else a fresh one.
+        settings: Instead of reading them.
+        **overrides: Single settings, by field name.
+
+    Raises:
+        BrokerUnavailableError: None runs and none could be started.
+    """
+    async with _connected(session, settings, overrides, kind=PeerKind.CLIENT) as client:
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def host(
+    session: str | None = None,
+    dialogs: Dialogs | None = None,
+    on_completion: CompletionHandler | None = None,
+    *,
+    wait: bool = False,
+    settings: Settings | None = None,
+    **overrides: object,
+) -> AsyncIterator[Host]:
+    """Connect, and be the host of a session: its children's questions come to ``dialogs``, one at a time.
+
+    Args:
+        session: Session id; None is ``PISUB_SESSION``, else a fresh one.
+        dialogs: How to ask the human; None asks in this terminal.
+        on_completion: Called once for each end of a run of the session; again, marked ``redelivered``, only where an
+            earlier host died during the call.
+        wait: Whether to wait for one's turn where the session has a host already.
+        settings: Instead of reading them.
+        **overrides: Single settings, by field name.
+
+    Raises:
+        RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
+        BrokerUnavailableError: No broker runs and none could be started.
+    """
+    if dialogs is None:
+        from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
+
+        dialogs = TerminalDialogs()
+    async with _connected(session, settings, overrides, kind=PeerKind.HOST) as client:
+        host_session = HostSession(client.bus, client.layout, client.settings, client.session_id, dialogs)
+        if on_completion is not None:
+            host_session.on_completion(on_completion)
+        await host_session.start(wait=wait)
+        try:
+            yield Host(client, host_session)
+        finally:
+            await host_session.stop()
+
+
+@contextlib.asynccontextmanager
+async def _connected(
+    session: str | None, settings: Settings | None, overrides: Mapping[str, object], *, kind: PeerKind
+) -> AsyncIterator[Client]:
+    if settings is not None and overrides:
+        raise InvalidArgumentError("Give settings or single overrides, not both.", field="settings")
+    chosen = load_settings(**overrides) if settings is None else settings
+    session_id = check_session_id(session or chosen.session or new_id())
+    layout = Layout.of(chosen)
+    layout.prepare()
+    bus = await Bus.connect(chosen, kind=kind, session=session_id)
+    try:
+        yield Client(session_id=session_id, settings=chosen, layout=layout, bus=bus)
+    finally:
+        await bus.close()

@@ -1,0 +1,170 @@
+"""A run in a program's hands: its events, its result, its end.
+
+The files are the truth; messages and the runner's pidfd only wake the reader early. It must not know how a runner
+works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Final
+
+from pisub.client.bus import Bus
+from pisub.client.output import whole_output
+from pisub.client.stopping import (
+    FORCE_AFTER_S,
+    GIVE_UP_AFTER_S,
+    force_end,
+    request_stop,
+    stop_grace_s,
+    wake_by_signal,
+)
+from pisub.client.views import current_view, process_of
+from pisub.client.wakes import Wakes
+from pisub.clock import SystemClock
+from pisub.errors import BrokerError, DeliveryError, RunFailedError, WaitTimeoutError
+from pisub.process import ProcessIdentity
+from pisub.protocol.runs import InboxChanged, InboxRead, RunState, runner_address
+from pisub.record.journal import JournalReader
+from pisub.record.layout import Layout
+from pisub.record.lock import is_held
+from pisub.record.model import JournalEvent, RunResult
+from pisub.record.reader import RunView
+
+#: Files are read again after this long without a message: with a bus it is only the safety net.
+_REREAD_S: Final = 1.0
+_REREAD_WITHOUT_BUS_S: Final = 0.25
+#: A stopping runner has this long to say that it read its inbox.
+_ACKNOWLEDGE_S: Final = 1.0
+#: Lines that a runner writes between its terminal status and its exit are waited for this long.
+_LAST_LINES_S: Final = 2.0
+
+
+class Run:
+    """One run. Cheap to make; several may stand for the same run, in any process.
+
+    Attributes:
+        id: The run's id.
+    """
+
+    def __init__(self, run_id: str, *, layout: Layout, bus: Bus | None = None) -> None:
+        self.id = run_id
+        self._layout = layout
+        self._bus = bus
+        self._clock = SystemClock()
+
+    def __repr__(self) -> str:
+        return f"Run({self.id!r})"
+
+    async def view(self) -> RunView:
+        """Read the run as its files say it now, repaired if its process died."""
+        return await asyncio.to_thread(current_view, self._layout, self.id, now_ms=self._clock.wall_ms())
+
+    async def events(self) -> AsyncIterator[JournalEvent]:
+        """Yield the run's events from its first, each once and in order, until the run has ended.
+
+        Leaving the loop early stops nothing. Cancellation passes.
+        """
+        reader = JournalReader(self._layout.run(self.id).events)
+        async with self._wakes() as wakes:
+            is_over = False
+            while True:
+                # The state is read before the lines: what was written before the end is then in what is read.
+                view = await self.view()
+                is_over = view.state.is_terminal and await self._has_let_go(wakes)
+                events = await asyncio.to_thread(reader.read_new)
+                for event in events:
+                    yield event
+                if is_over and not events:
+                    return
+                if not is_over:
+                    wakes.watch(process_of(view))
+                    await wakes.wait()
+
+    async def result(self, timeout_s: float | None = None) -> RunResult:
+        """Wait until the run has ended, and return how. A run that failed or was stopped is a result too.
+
+        Args:
+            timeout_s: How long to wait; None waits for ever. Nothing is stopped when it passes.
+
+        Raises:
+            WaitTimeoutError: The run had not ended in time.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout_s is None else loop.time() + timeout_s
+        async with self._wakes() as wakes:
+            while True:
+                view = await self.view()
+                if view.state.is_terminal and view.result is not None:
+                    return view.result
+                left = None if deadline is None else deadline - loop.time()
+                if left is not None and left <= 0:
+                    raise WaitTimeoutError(f"Run {self.id} is still {view.state} after {timeout_s:g} s.")
+                wakes.watch(process_of(view))
+                await wakes.wait(left)
+
+    async def text(self) -> str:
+        """Wait for the end and return the child's whole text.
+
+        Raises:
+            RunFailedError: The run did not complete; the message says why.
+        """
+        result = await self.result()
+        if result.state is not RunState.COMPLETE:
+            why = result.error or result.reason or "no reason was recorded"
+            raise RunFailedError(f"Run {self.id} {result.state}: {why}", state=result.state, run_id=self.id)
+        return await asyncio.to_thread(whole_output, self._layout, result)
+
+    async def stop(self, reason: str = "") -> RunResult:
+        """Stop the run and everything that it started, and wait until it has ended. Idempotent.
+
+        A run that ended by itself first keeps that end. A runner that does not obey is killed some seconds after the
+        run's grace and recorded as stopped.
+
+        Raises:
+            WaitTimeoutError: The process could be neither reached nor ended, for instance on another machine.
+        """
+        view = await self.view()
+        if view.state.is_terminal:
+            return await self.result(GIVE_UP_AFTER_S)
+        await asyncio.to_thread(
+            request_stop, self._layout, self.id, source="library", reason=reason, now_ms=self._clock.wall_ms()
+        )
+        await self._wake_runner(view)
+        grace_s = stop_grace_s(view)
+        with contextlib.suppress(WaitTimeoutError):
+            return await self.result(grace_s + FORCE_AFTER_S)
+        await asyncio.to_thread(force_end, self._layout, await self.view(), now_ms=self._clock.wall_ms())
+        return await self.result(GIVE_UP_AFTER_S - FORCE_AFTER_S)
+
+    async def process(self) -> ProcessIdentity | None:
+        """Return the runner's process; None while it has not started."""
+        return process_of(await self.view())
+
+    def _wakes(self) -> Wakes:
+        return Wakes(self.id, bus=self._bus, reread_s=_REREAD_WITHOUT_BUS_S if self._bus is None else _REREAD_S)
+
+    async def _wake_runner(self, view: RunView) -> None:
+        """Tell the runner by message that its inbox changed, else by signal. It reads it by itself, only later."""
+        if self._bus is not None and self._bus.is_connected:
+            with contextlib.suppress(BrokerError, DeliveryError):
+                await self._bus.call(
+                    runner_address(self.id),
+                    InboxChanged(run_id=self.id),
+                    InboxRead,
+                    timeout_s=_ACKNOWLEDGE_S,
+                    scope=view.spec.session_id,
+                    idempotent=True,
+                )
+                return
+        wake_by_signal(view)
+
+    async def _has_let_go(self, wakes: Wakes) -> bool:
+        """Wait, in bounds, until no runner holds the run's lock: then nothing more is appended."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _LAST_LINES_S
+        while is_held(self._layout.run(self.id).lock) and loop.time() < deadline:
+            await wakes.wait(0.02)
+        return True

@@ -1,0 +1,231 @@
+"""From "this agent, this task" to a submitted run and the message that starts its runner.
+
+It owns discovery, trust and the making of ``spec.json`` on the client's side. Nothing here needs a broker or a loop, so
+that the command line can launch without either.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from pisub.agents.definition import snapshot
+from pisub.agents.discovery import discover
+from pisub.agents.trust import require_trust
+from pisub.clock import SystemClock
+from pisub.config import DEPTH_VARIABLE, RUN_ID_VARIABLE, Settings, caller_environment
+from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError, UnknownRunError
+from pisub.ids import check_id, check_session_id, is_id, new_id
+from pisub.launchers.local import LocalLauncher
+from pisub.paths import runtime_dir, state_root
+from pisub.process import own_identity
+from pisub.protocol.limits import MAX_DURATION_MS, MAX_TASK_BYTES
+from pisub.record.layout import Layout
+from pisub.record.reader import RunView, read_run
+from pisub.record.submit import submit_run
+from pisub.runs.reconcile import fail_unstarted
+from pisub.runs.spec import AgentSnapshot, LaunchMessage, OnNoHost, RunSpec
+
+
+class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller wants run.
+
+    Attributes:
+        agent: Name of an agent.
+        task: The prompt.
+        session_id: The session that gets the run's questions and its completion.
+        cwd: The run's working directory; None is the caller's.
+        run_id: Chosen by the caller where the same request may be made twice; None makes one.
+        timeout_ms: Deadline of the work; None is the settings' default, 0 is none.
+        attached: Whether the run ends with this process.
+        environ: The run's whole environment; None is the caller's.
+    """
+
+    agent: str
+    task: str
+    session_id: str
+    cwd: Path | None = None
+    run_id: str | None = None
+    label: str = ""
+    timeout_ms: int | None = None
+    on_no_host: OnNoHost = OnNoHost.FAIL
+    attached: bool = False
+    environ: Mapping[str, str] | None = None
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """A run whose ``spec.json`` is written.
+
+    Attributes:
+        message: What starts its runner.
+        needs_launch: False where the id had been submitted before and its runner has begun.
+    """
+
+    spec: RunSpec
+    message: LaunchMessage
+    needs_launch: bool
+
+
+def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submission:
+    """Check a request and write it down as a run. Blocks on files, for some milliseconds.
+
+    Raises:
+        InvalidArgumentError: The directory, the task, the timeout or an id is not allowed; ``field`` says which.
+        UnknownAgentError: There is no such agent.
+        UntrustedProjectError: The agent is a project's that nobody has trusted.
+        RefusedError: Children may not delegate that deep.
+    """
+    cwd = _checked_cwd(request.cwd)
+    agent = resolve_agent(settings, request.agent, cwd)
+    spec = _spec(settings, layout, request, agent, cwd)
+    needs_launch = submit_run(layout, spec)
+    if not needs_launch:
+        # Its first submitter may have died before the launch. Two runners for one id settle it: one leaves.
+        existing = read_run(layout, spec.run_id)
+        spec = _same_request(existing, spec)
+        needs_launch = existing.started is None and not existing.state.is_terminal
+    return Submission(spec=spec, message=_launch_message(settings, spec, request.environ), needs_launch=needs_launch)
+
+
+def spawn_blocking(settings: Settings, layout: Layout, request: SpawnRequest) -> RunSpec:
+    """Submit a run and start its runner, without a loop and without a broker. Returns what was submitted.
+
+    Raises:
+        LaunchError: The runner could not be started. The run is recorded as failed.
+        PisubError: As in ``submit``.
+    """
+    layout.prepare()
+    submission = submit(settings, layout, request)
+    if submission.needs_launch:
+        try:
+            LocalLauncher(settings).launch_blocking(submission.message)
+        except (PisubError, OSError) as error:
+            raise record_launch_error(layout, submission.spec.run_id, error) from error
+    return submission.spec
+
+
+def resolve_agent(settings: Settings, name: str, cwd: Path) -> AgentSnapshot:
+    """Find an agent as it is seen from a directory, with its right to run code checked."""
+    definition = discover(settings, cwd).get(name)
+    require_trust(settings, definition)
+    return snapshot(definition)
+
+
+def record_launch_error(layout: Layout, run_id: str, error: PisubError | OSError) -> LaunchError:
+    """End a submitted run whose launch was answered with an error, and return the error to raise.
+
+    Where a runner took the run all the same, the record keeps what the runner writes.
+    """
+    problem = LaunchError(f"Run {run_id} could not be started: {error}")
+    fail_unstarted(layout, run_id, problem.message, now_ms=SystemClock().wall_ms())
+    return problem
+
+
+def _checked_cwd(cwd: Path | None) -> Path:
+    directory = (Path.cwd() if cwd is None else cwd.expanduser()).absolute()
+    if not directory.is_dir():
+        raise InvalidArgumentError(f"The working directory {directory} does not exist.", field="cwd")
+    return directory
+
+
+def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: AgentSnapshot, cwd: Path) -> RunSpec:
+    run_id = new_id() if request.run_id is None else check_id(request.run_id)
+    process = own_identity()
+    parent = _parent(layout)
+    depth = 0 if parent is None else parent.spec.depth + 1
+    if depth > settings.max_depth:
+        raise RefusedError(
+            f"This run is at depth {depth - 1} and may not delegate further: the limit (max_depth) is "
+            f"{settings.max_depth}.",
+            code="depth_exceeded",
+        )
+    return RunSpec(
+        run_id=run_id,
+        session_id=check_session_id(request.session_id),
+        agent=agent,
+        task=_checked_task(request.task),
+        cwd=str(cwd),
+        submitter=process,
+        submitted_at=SystemClock().wall_ms(),
+        attached_to=process if request.attached else None,
+        label=request.label,
+        depth=depth,
+        parent_run_id=None if parent is None else parent.run_id,
+        root_run_id=None if parent is None else parent.spec.root_run_id or parent.run_id,
+        timeout_ms=_checked_timeout(settings.timeout_ms if request.timeout_ms is None else request.timeout_ms),
+        on_no_host=request.on_no_host,
+        ask_timeout_ms=settings.ask_timeout_ms or None,
+        question_timeout_ms=settings.question_timeout_ms or None,
+    )
+
+
+def _parent(layout: Layout) -> RunView | None:
+    """Return the run whose child this process is, where the environment names one of this record's."""
+    environ = caller_environment()
+    run_id = environ.get(RUN_ID_VARIABLE, "")
+    if not is_id(run_id) or DEPTH_VARIABLE not in environ:
+        return None
+    try:
+        return read_run(layout, run_id)
+    except UnknownRunError:
+        return None
+
+
+def _checked_task(task: str) -> str:
+    try:
+        size = len(task.encode())
+    except UnicodeEncodeError:
+        raise InvalidArgumentError("The task is not valid UTF-8 text.", field="task") from None
+    if not task.strip():
+        raise InvalidArgumentError("The task is empty: say what the agent should do.", field="task")
+    if size > MAX_TASK_BYTES:
+        raise InvalidArgumentError(
+            f"The task has {size} bytes; at most {MAX_TASK_BYTES} are allowed. Put it in a file and name the file.",
+            field="task",
+        )
+    return task
+
+
+def _checked_timeout(timeout_ms: int) -> int | None:
+    if not 0 <= timeout_ms <= MAX_DURATION_MS:
+        raise InvalidArgumentError(
+            f"timeout_ms is {timeout_ms}: it must be 1 to {MAX_DURATION_MS}, or 0 for no deadline.", field="timeout_ms"
+        )
+    return timeout_ms or None
+
+
+def _same_request(existing: RunView, wanted: RunSpec) -> RunSpec:
+    found = existing.spec
+    if (found.task, found.cwd, found.agent.name) != (wanted.task, wanted.cwd, wanted.agent.name):
+        raise RefusedError(
+            f"Run {wanted.run_id} was submitted before with another agent, task or directory: choose a new id.",
+            code="run_id_in_use",
+        )
+    return found
+
+
+def _launch_message(settings: Settings, spec: RunSpec, environ: Mapping[str, str] | None) -> LaunchMessage:
+    return LaunchMessage(
+        run_id=spec.run_id,
+        home=str(state_root(settings)),
+        runtime_dir=str(runtime_dir(settings)),
+        environ=caller_environment() if environ is None else dict(environ),
+        cwd=spec.cwd,
+        sys_path=tuple(path for path in sys.path if path),
+        umask=_own_umask(),
+        nofile=resource.getrlimit(resource.RLIMIT_NOFILE),
+    )
+
+
+def _own_umask() -> int:
+    """Read the umask without setting it: another thread may be making a file."""
+    try:
+        text = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return 0o022
+    found = next((line for line in text.splitlines() if line.startswith("Umask:")), "Umask: 022")
+    return int(found.split()[1], 8)
