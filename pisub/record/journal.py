@@ -7,7 +7,7 @@ cut off, and reported, before anything is appended to it. Reading is in ``journa
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import msgspec
 
@@ -96,17 +96,12 @@ class Journal:
         return bool(self._waiting)
 
     def append(
-        self,
-        type: str,
-        data: dict[str, Any] | None = None,
-        *,
-        ts: int,
-        is_diagnostic: bool = False,  # noqa: A002  # the contract's name of the field
+        self, kind: str, data: dict[str, Any] | None = None, *, ts: int, is_diagnostic: bool = False
     ) -> JournalEvent | None:
         """Add an event. It is in the file after the next successful ``flush``.
 
         Args:
-            type: Begins with ``subagent.``.
+            kind: The event's ``type``; begins with ``subagent.``.
             data: JSON-compatible. Texts of an event too long for a line are cut, and ``isCut`` is added.
             ts: Unix time in milliseconds.
             is_diagnostic: It may be dropped when the journal is full: output, progress. The first one dropped
@@ -115,7 +110,7 @@ class Journal:
         Returns:
             The event with its number; None when it was dropped, which a lifecycle event never is.
         """
-        line, event = self._line(type, data or {}, ts)
+        line, event = self._line(kind, data or {}, ts)
         if is_diagnostic and not self._has_room(len(line)):
             self.dropped += 1
             if not self._is_truncated:
@@ -197,14 +192,15 @@ def _shorten(data: dict[str, Any], line_bytes: int) -> dict[str, Any]:
     return cut if len(_encode(cut)) < MAX_EVENT_LINE_BYTES - _MARKER_BYTES else facts
 
 
-def _without_surrogates(value: Any) -> Any:
+def _without_surrogates(value: object) -> Any:
     """Replace what JSON cannot hold: half characters, which come from names and output that are no UTF-8."""
     match value:
         case str():
             return value.encode("utf-8", "replace").decode()
         case dict():
-            return {_without_surrogates(key): _without_surrogates(each) for key, each in value.items()}
+            pairs = cast("dict[object, object]", value).items()
+            return {_without_surrogates(key): _without_surrogates(each) for key, each in pairs}
         case list() | tuple():
-            return [_without_surrogates(each) for each in value]
+            return [_without_surrogates(each) for each in cast("list[object]", value)]
         case _:
             return value
