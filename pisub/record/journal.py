@@ -42,6 +42,8 @@ class Journal:
         self.run_id = run_id
         #: Diagnostic events that were not kept, since this journal was opened.
         self.dropped = 0
+        #: The newest event: in the file when it was opened, and now.
+        self.found_event = tail.last_event
         self.last_event = tail.last_event
         self._descriptor: int | None = descriptor
         self._size = tail.whole_bytes

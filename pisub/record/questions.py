@@ -19,7 +19,7 @@ from pisub.errors import (
 )
 from pisub.ids import check_id, check_prefix, is_id
 from pisub.protocol.base import Record
-from pisub.protocol.checkpoint import Question
+from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
 from pisub.protocol.limits import MAX_ANSWER_CHARS, MAX_QUESTIONS
 from pisub.record.atomic import encode_record, exists, read_bytes, read_record, remove, write_new
 from pisub.record.dirs import check_dir, list_names, make_dir
@@ -120,6 +120,30 @@ def close_ask(layout: Layout, run_id: str, outcome: AskOutcome) -> AskOutcome:
     if winner is None:
         raise RecordCorruptError(f"{ask.outcome} was removed while it was read.")
     return winner
+
+
+def close_open_asks(layout: Layout, run_id: str, *, reason: str, at: int) -> int:
+    """End every ask of a run that has ended, as cancelled, answers kept. Returns how many were open.
+
+    An ask whose files cannot be read is ended too, without answers.
+    """
+    run = layout.run(run_id)
+    closed = 0
+    for ask_id in filter(is_id, list_names(run.asks)):
+        if exists(run.ask(ask_id).outcome):
+            remove(layout.open_asks / ask_id)
+            continue
+        answers: tuple[Answer | None, ...] = ()
+        try:
+            view = read_ask(layout, run_id, ask_id)
+            found = (view.outcomes.get(number) for number in range(1, len(view.record.questions) + 1))
+            answers = tuple(None if each is None else each.answer for each in found)
+        except PisubError:
+            pass  # the child is gone; what matters is that nobody is asked any more
+        result = AskResult(status=AskStatus.CANCELLED, answers=answers, reason=reason, ask_id=ask_id)
+        close_ask(layout, run_id, AskOutcome(ask_id=ask_id, result=result, at=at))
+        closed += 1
+    return closed
 
 
 def read_ask(layout: Layout, run_id: str, ask_id: str) -> AskView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pisub.record.atomic import encode_record, read_record, remove, replace, write_new
+from pisub.record.atomic import encode_record, move, read_record, read_survivor, remove, replace, write_new
 from pisub.record.layout import RunPaths
 from pisub.record.model import RunResult
 
@@ -22,9 +22,29 @@ def publish_result(paths: RunPaths, result: RunResult) -> bool:
     Raises:
         OSError: The disk is full, or the like; a pending result stays.
     """
-    is_first = write_new(paths.result, encode_record(result), fsync=paths.fsync)
-    remove(paths.pending_result)
+    is_first = write_result(paths, result)
+    drop_pending(paths)
     return is_first
+
+
+def write_result(paths: RunPaths, result: RunResult) -> bool:
+    """Write the result, once. False when there was one: it stays, unless a power cut left only its beginning.
+
+    Only the holder of ``run.lock`` may.
+    """
+    data = encode_record(result)
+    if write_new(paths.result, data, fsync=paths.fsync):
+        return True
+    _, torn = read_survivor(paths.result, RunResult)
+    if torn is None:
+        return False
+    move(paths.result, "result.torn.json")
+    return write_new(paths.result, data, fsync=paths.fsync)
+
+
+def drop_pending(paths: RunPaths) -> None:
+    """Remove the pending result, once it is public."""
+    remove(paths.pending_result)
 
 
 def read_result(paths: RunPaths) -> RunResult | None:

@@ -15,10 +15,11 @@ from pisub.errors import InvalidArgumentError, PisubError, RecordCorruptError
 from pisub.ids import check_id
 from pisub.process import ProcessIdentity, machine_id
 from pisub.protocol.base import Record
-from pisub.record.atomic import TORN, encode_record, exists, read_record, remove, write_new
+from pisub.record.atomic import TORN, encode_record, exists, read_record, read_survivor, remove, sweep_temp, write_new
 from pisub.record.dirs import list_names
 from pisub.record.layout import Layout, SessionPaths
-from pisub.record.model import Completion
+from pisub.record.model import Completion, RunResult
+from pisub.record.results import read_result
 from pisub.record.submit import prepare_session
 
 _GENERATION = re.compile(r"[0-9A-Za-z_-]{1,96}", re.ASCII)
@@ -43,6 +44,19 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
         return self.completion.delivery_key
 
 
+def completion_of(result: RunResult) -> Completion:
+    """Return the outbox's entry for a result."""
+    return Completion(
+        run_id=result.run_id,
+        session_id=result.session_id,
+        agent=result.agent,
+        state=result.state,
+        summary=result.summary,
+        ended_at=result.ended_at,
+        delivery_key=f"{result.run_id}:{result.state.value}",
+    )
+
+
 def post_completion(layout: Layout, completion: Completion) -> bool:
     """Put an end into its session's outbox. False when it is, or ever was, there.
 
@@ -61,7 +75,10 @@ class Outbox:
     """The ends of one session's runs that no host has finished with."""
 
     def __init__(self, layout: Layout, session_id: str) -> None:
+        self._layout = layout
         self._session = prepare_session(layout, session_id)
+        for directory in (self._session.dir, self._session.completions):
+            sweep_temp(directory)
 
     def pending(self, *, on_problem: Callable[[str, PisubError], None] | None = None) -> list[Completion]:
         """Return the ends that are not done, in the order of ending, taken or not.
@@ -74,9 +91,7 @@ class Outbox:
             if not file.endswith(_SUFFIX) or exists(self._session.done / file.removesuffix(_SUFFIX)):
                 continue
             try:
-                completion = read_record(self._session.completions / file, Completion)
-                if completion is not None and _name(completion) + _SUFFIX != file:
-                    raise RecordCorruptError(f"{self._session.completions / file} is another run's: it was moved.")
+                completion = self._read(file)
             except PisubError as error:
                 if on_problem is not None:
                     on_problem(file, error)
@@ -120,6 +135,17 @@ class Outbox:
         is_first = write_new(self._session.done / name, b"", fsync=False)
         self._clear(name)
         return is_first
+
+    def _read(self, file: str) -> Completion | None:
+        path = self._session.completions / file
+        completion, torn = read_survivor(path, Completion)
+        if torn is not None:
+            # A power cut tore it. The name says which run; the run's own result was flushed and says the rest.
+            result = read_result(self._layout.run(file.partition(".")[0]))
+            completion = None if result is None else completion_of(result)
+        if completion is not None and _name(completion) + _SUFFIX != file:
+            raise RecordCorruptError(f"{path} is another end's: it was moved or copied.")
+        return completion
 
     def _clear(self, name: str) -> None:
         """Remove what the ledger's ``done`` has made superfluous, so that the outbox stays small."""
