@@ -1,0 +1,393 @@
+"""The bus: how a process of pisub talks with the others.
+
+Owns the public interface: tell, call, publish, serve, roles, subscriptions, watches. Everything runs on one asyncio
+loop, in one thread. What happens on a lost broker is in ``bus_core``; how frames travel, in ``pisub.transport``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final, Self, TypeVar
+
+import zmq
+
+from pisub.client.bus_core import BusCore, Identity, Phase
+from pisub.client.bus_handlers import Handlers
+from pisub.client.bus_search import locator
+from pisub.client.bus_shell import BusShell
+from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
+from pisub.config import Settings
+from pisub.errors import (
+    BrokerUnavailableError,
+    ClientClosedError,
+    InvalidArgumentError,
+)
+from pisub.ids import is_address, is_role, new_id
+from pisub.process import own_identity
+from pisub.protocol.base import Message
+from pisub.protocol.codec import decode, encode, pack
+from pisub.protocol.delivery import Fence, Flag, Header, Kind, Priority
+from pisub.protocol.limits import MAX_TOPIC_CHARS
+from pisub.protocol.session import (
+    Claim,
+    Claimed,
+    ControlRequest,
+    Done,
+    PeerKind,
+    Release,
+    RoleGranted,
+    Shutdown,
+    Subscribe,
+    Subscription,
+    Terminated,
+    Unsubscribe,
+    Watch,
+)
+from pisub.version import __version__
+
+__all__ = ["Bus", "BusState", "Incoming", "Sender", "Unsubscriber"]
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Message)
+
+#: Time for the first Welcome: ten seconds to start a broker, and some for its first answer.
+CONNECT_TIMEOUT_S: Final = 15.0
+#: What a close waits for the outbox, and again for handlers that were cancelled.
+_CLOSE_FLUSH_S: Final = 0.5
+
+
+class Bus:
+    """A client of the broker, kept connected until it is closed.
+
+    Delivery: a message is handed over at most once, in order per sender and receiver while both live. A call ends in
+    exactly one way. What was told or published around the death of a broker may be lost; what must not be is in files.
+    Make one with ``connect``; use it on the loop where it was made, and ``close`` it.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        locate: Callable[[], str],
+        *,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> None:
+        self._handlers = Handlers(self._report)
+        self._core = BusCore(identity)
+        self._shell = BusShell(self._core, self._handlers, locate=locate, context=context)
+
+    @classmethod
+    async def connect(
+        cls,
+        settings: Settings,
+        *,
+        kind: PeerKind,
+        address: str | None = None,
+        session: str = "",
+        start_broker: bool = True,
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> Self:
+        """Connect to the broker of the settings' runtime directory.
+
+        Args:
+            settings: Where the broker is, and how one is started.
+            kind: What this peer is.
+            address: The address wanted; one is made without it.
+            session: The session that this peer belongs to.
+            start_broker: Whether to start a broker where none is, now and whenever it is lost.
+            context: The process's zmq context, where it has one; the caller ends it. Never one from before a fork.
+
+        Raises:
+            BrokerUnavailableError: None is there, or none could be started.
+            IdentityInUseError: The address belongs to another live process.
+        """
+        locate = locator(settings, start_broker=start_broker)
+        return await cls.open(locate, kind=kind, address=address, session=session, context=context)
+
+    @classmethod
+    async def open(
+        cls,
+        locate: Callable[[], str],
+        *,
+        kind: PeerKind,
+        address: str | None = None,
+        session: str = "",
+        context: zmq.Context[zmq.Socket[bytes]] | None = None,
+    ) -> Self:
+        """Connect to the broker that ``locate`` names. It is called in a thread, again after every loss of a second.
+
+        Raises:
+            PisubError: As ``connect``, and whatever ``locate`` raises.
+        """
+        if address is not None and not is_address(address):
+            raise InvalidArgumentError(f"{address!r} is not an address.", field="address")
+        identity = Identity(
+            kind=kind,
+            address=address or f"{kind}:{new_id()}",
+            incarnation=time.time_ns(),
+            process=own_identity(),
+            session=session,
+            software=f"pisub/{__version__}",
+        )
+        bus = cls(identity, locate, context=context)
+        bus._shell.start()
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                await bus._shell.ready
+        except TimeoutError:
+            await bus.close()
+            raise BrokerUnavailableError(f"The broker sent no Welcome within {CONNECT_TIMEOUT_S:g} s.") from None
+        except BaseException:
+            await bus.close()
+            raise
+        return bus
+
+    # Who this is. --------------------------------------------------------------------------------------------
+
+    @property
+    def address(self) -> str:
+        """This client's address."""
+        return self._core.identity.address
+
+    @property
+    def incarnation(self) -> int:
+        """Which life of the address this is: the time of its making in nanoseconds."""
+        return self._core.identity.incarnation
+
+    @property
+    def epoch(self) -> str:
+        """Which life of the broker answered last."""
+        return self._core.epoch
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows this client now. A moment later it may not."""
+        return self._core.phase is Phase.ONLINE
+
+    @property
+    def ignored(self) -> int:
+        """Messages that nobody here could use: malformed, too late, or without a handler."""
+        return self._shell.ignored
+
+    # Sending. ------------------------------------------------------------------------------------------------
+
+    async def call(
+        self,
+        to: str,
+        message: Message,
+        reply: type[T],
+        *,
+        timeout_s: float | None,
+        scope: str = "",
+        idempotent: bool = False,
+        fence: Fence | None = None,
+    ) -> T:
+        """Ask a peer and wait for its one answer. Outlives the loss of the broker; a cancelled call is forgotten here.
+
+        Args:
+            to: An address, or ``role:<name>`` in ``scope``.
+            message: The question.
+            reply: What the answer is decoded as.
+            timeout_s: None waits for as long as the callee lives.
+            scope: Session in which a role is meant.
+            idempotent: Whether the callee may get it a second time, when it is not known whether it got the first.
+            fence: The role for which this client speaks.
+
+        Raises:
+            NotDeliveredError: It reached nobody; it is safe to repeat.
+            OutcomeUnknownError: It may have been handled: the callee died, or the broker did before it said who has it.
+            CallTimeoutError: No answer in time.
+            ClientClosedError: The bus is or was closed.
+            PisubError: The callee's own error; one with a code unknown here is a ``RemoteError``.
+        """
+        body = encode(message)
+        header = Header(
+            kind=Kind.CALL,
+            message_id=self._core.next_id(),
+            scope=scope,
+            to=to,
+            fence=fence,
+            ttl_ms=0 if timeout_s is None else max(1, int(timeout_s * 1000)),
+            flags=Flag.IDEMPOTENT if idempotent else 0,
+        )
+        return decode(await self._shell.ask(header, body, timeout_s=timeout_s, is_repeatable=idempotent), reply)
+
+    def tell(
+        self,
+        to: str,
+        message: Message,
+        *,
+        scope: str = "",
+        priority: int = Priority.NORMAL,
+        fence: Fence | None = None,
+    ) -> None:
+        """Send a message that wants no answer. Queues, never blocks, does not say whether it arrived.
+
+        Raises:
+            NotDeliveredError: 8 MiB wait for the broker already.
+            ClientClosedError: The bus is closed.
+        """
+        self._send(message, kind=Kind.TELL, to=to, scope=scope, priority=priority, fence=fence)
+
+    def publish(
+        self, topic: str, message: Message, *, scope: str = "", to: str = "", priority: int = Priority.NORMAL
+    ) -> None:
+        """Send a message to whoever subscribed to the topic, and to ``to`` where it is set. As ``tell`` otherwise."""
+        if not 1 <= len(topic) <= MAX_TOPIC_CHARS:
+            raise InvalidArgumentError(f"A topic has 1 to {MAX_TOPIC_CHARS} characters.", field="topic")
+        self._send(message, kind=Kind.PUBLISH, topic=topic, to=to, scope=scope, priority=priority)
+
+    async def control(self, request: ControlRequest, reply: type[T], *, timeout_s: float = 5.0) -> T:
+        """Ask the broker itself.
+
+        Raises:
+            CallTimeoutError: No answer in time: there is no broker, or it hangs.
+            PisubError: Its refusal.
+        """
+        header = Header(
+            kind=Kind.CONTROL,
+            priority=Priority.CONTROL,
+            message_id=self._core.next_id(),
+            ttl_ms=max(1, int(timeout_s * 1000)),
+        )
+        # All but this one may be carried out twice: the next broker must not be shut down in the last one's place.
+        is_repeatable = not isinstance(request, Shutdown)
+        body = await self._shell.ask(header, encode(request), timeout_s=timeout_s, is_repeatable=is_repeatable)
+        return decode(body, reply)
+
+    async def flush(self, timeout_s: float) -> bool:
+        """Wait until libzmq has taken everything sent so far. False when it has not within the time."""
+        return await self._shell.flush(timeout_s)
+
+    # Roles, topics, watches. ---------------------------------------------------------------------------------
+
+    async def claim(self, role: str, scope: str = "", *, wait: bool = False, record_n: int = 0) -> Claimed:
+        """Claim a role. It is remembered, and claimed again from the next broker.
+
+        With ``wait`` and a taken role the answer has generation 0; handlers of ``on_role`` hear when it is granted.
+
+        Raises:
+            RoleTakenError: Another holds it, and ``wait`` is false. Nothing is remembered.
+            StaleGenerationError: A holder with a higher ``record_n`` was seen.
+        """
+        if not is_role(role):
+            raise InvalidArgumentError(f"{role!r} cannot name a role.", field="role")
+        request = Claim(role=role, scope=scope, wait=wait, record_n=record_n)
+        self._core.begin_claim(request)
+        try:
+            answer = await self.control(request, Claimed)
+        except BaseException:
+            self._core.forget_claim((role, scope))
+            raise
+        self._core.note_claimed(answer)
+        return answer
+
+    async def release(self, role: str, scope: str = "") -> None:
+        """Give a role, or a place in its queue, back. Idempotent."""
+        self._core.forget_claim((role, scope))
+        await self.control(Release(role=role, scope=scope), Done)
+
+    def fence(self, role: str, scope: str = "") -> Fence | None:
+        """Return the fencing number of a role that this client holds now; None when it does not."""
+        return self._core.fence((role, scope))
+
+    async def subscribe(
+        self, topic: str, handler: Callable[[Incoming], None], *, is_prefix: bool = False, scope: str = ""
+    ) -> Unsubscriber:
+        """Have ``handler`` called for what is published on a topic from now on. Remembered over reconnects.
+
+        Args:
+            topic: The topic, or with ``is_prefix`` the beginning of topics.
+            handler: Called on the loop; what it raises is reported to the loop's exception handler.
+            is_prefix: See ``topic``.
+            scope: Only what is published in this session; '' is every one.
+        """
+        subscription = Subscription(topic=topic, is_prefix=is_prefix, scope=scope)
+        is_first = self._handlers.add_subscription(subscription, handler)
+
+        def unsubscribe() -> None:
+            if self._handlers.remove_subscription(subscription, handler):
+                self._core.subscriptions.pop(subscription, None)
+                if not self._shell.is_closing:
+                    request = Unsubscribe(topic=topic, is_prefix=is_prefix, scope=scope)
+                    self._send(request, kind=Kind.CONTROL, priority=Priority.CONTROL)
+
+        if is_first:
+            self._core.subscriptions[subscription] = None
+            try:
+                await self.control(Subscribe(topic=topic, is_prefix=is_prefix, scope=scope), Done)
+            except BaseException:
+                unsubscribe()
+                raise
+        return unsubscribe
+
+    async def watch(self, address: str, on_gone: Callable[[Terminated], None]) -> None:
+        """Have ``on_gone`` called once, when the peer at ``address`` is gone; at once if it is not there."""
+        is_first = self._handlers.add_watch(address, on_gone)
+        if not is_first:
+            return
+        self._core.watches[address] = None
+        try:
+            await self.control(Watch(address=address), Done)
+        except BaseException:
+            self._core.watches.pop(address, None)
+            self._handlers.remove_watch(address, on_gone)
+            raise
+
+    # Handlers. -----------------------------------------------------------------------------------------------
+
+    def serve(self, kind: type[M], handler: Callable[[M, Sender], Awaitable[Message] | Message]) -> None:
+        """Answer calls whose body is a ``kind``: with what ``handler`` returns, or what its awaitable does.
+
+        An awaitable runs in a task of its own. A ``PisubError`` becomes the caller's error, with its code; another
+        exception becomes ``internal_error`` there and is reported to the loop's exception handler here.
+        A call that comes again gets the answer given before; the handler is not called for it.
+        """
+        self._handlers.calls.add(kind, handler)
+
+    def on_tell(self, kind: type[M], handler: Callable[[M, Sender], None]) -> None:
+        """Have ``handler`` called for every told message that is a ``kind``, in order."""
+        self._handlers.add_tell(kind, handler)
+
+    def on_role(self, handler: Callable[[RoleGranted], None]) -> None:
+        """Have ``handler`` called when a waiting claim is granted, and for each role held under a new number."""
+        self._handlers.add_role(handler)
+
+    def on_state(self, handler: Callable[[BusState], None]) -> Unsubscriber:
+        """Have ``handler`` called on every change of the connection."""
+        return self._handlers.add_state(handler)
+
+    async def close(self) -> None:
+        """Say goodbye and leave: all roles are released. Never hangs; open calls raise ``ClientClosedError``."""
+        await self._shell.close(flush_s=_CLOSE_FLUSH_S)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Inside. -------------------------------------------------------------------------------------------------
+
+    def _send(
+        self,
+        message: Message,
+        *,
+        kind: int,
+        to: str = "",
+        topic: str = "",
+        scope: str = "",
+        priority: int = Priority.NORMAL,
+        fence: Fence | None = None,
+    ) -> None:
+        if self._shell.is_closing:
+            raise ClientClosedError("The bus is closed.")
+        body = encode(message)
+        header = Header(
+            kind=kind, priority=priority, message_id=self._core.next_id(), scope=scope, topic=topic, to=to, fence=fence
+        )
+        self._shell.post(pack(header, body), header, body)
+
+    def _report(self, what: str, error: Exception) -> None:
+        self._shell.loop.call_exception_handler({"message": f"pisub: {what} failed", "exception": error})

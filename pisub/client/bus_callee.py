@@ -1,0 +1,128 @@
+"""The receiving side of the bus: what is done with a message of a peer.
+
+Owns the order of steps: seen before, decoded, handled, answered, kept. Handlers are the user's code; an exception of
+theirs becomes the caller's error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol
+
+from pisub.client.bus_answers import CallKey, Seen
+from pisub.client.bus_core import BusCore
+from pisub.client.bus_handlers import Handlers, Report
+from pisub.client.bus_types import Incoming, Sender
+from pisub.errors import PisubError, ProtocolError, RemoteError
+from pisub.protocol.base import Message
+from pisub.protocol.codec import decode, encode, pack
+from pisub.protocol.delivery import Header, Kind
+from pisub.protocol.session import Arrived, Failure
+
+
+class Post(Protocol):
+    """Sends a frame now, or queues it."""
+
+    def __call__(self, frame: bytes, header: Header, body: bytes = b"") -> None:
+        """Raise ``NotDeliveredError`` when the outbox is full."""
+        ...
+
+
+class Callee:
+    """Receives for one bus. Nothing here raises into the socket's loop.
+
+    Args:
+        core: Keeps the answers.
+        handlers: Who wants what.
+        post: How an answer is sent.
+        spawn: How a handler's awaitable is run beside.
+        clock: Monotonic seconds.
+        report: Told of exceptions that are not the caller's fault.
+    """
+
+    def __init__(
+        self,
+        core: BusCore,
+        handlers: Handlers,
+        *,
+        post: Post,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        clock: Callable[[], float],
+        report: Report,
+    ) -> None:
+        self._core = core
+        self._handlers = handlers
+        self._post = post
+        self._spawn = spawn
+        self._clock = clock
+        self._report = report
+
+    def receive(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+        """Take a CALL, TELL, PUBLISH or DONE. False when nobody here could use it."""
+        kind = header.kind
+        if kind == Kind.CALL:
+            self._on_call(sender, header, body)
+            return True
+        if kind == Kind.TELL:
+            return self._handlers.tell(body, sender)
+        if kind == Kind.PUBLISH:
+            incoming = Incoming(header.topic, header.scope, sender, body, dropped)
+            return self._handlers.publish(incoming) or bool(header.to and self._handlers.tell(body, sender))
+        return self._on_arrived(sender, body)
+
+    def _on_arrived(self, sender: Sender, body: memoryview) -> bool:
+        try:
+            ids = decode(body, Arrived).message_ids
+        except ProtocolError:
+            return False
+        self._core.answers.forget(sender.address, sender.incarnation, ids)
+        return True
+
+    def _on_call(self, sender: Sender, header: Header, body: memoryview) -> None:
+        key = (sender.address, sender.incarnation, header.message_id)
+        seen = self._core.answers.begin(key, ttl_ms=header.ttl_ms, now=self._clock())
+        if seen is Seen.RUNNING:
+            return
+        if isinstance(seen, bytes):
+            self._send(seen, Header(kind=Kind.REPLY))
+            return
+        try:
+            found = self._handlers.calls.decode(body)
+            result = _refuse() if found is None else found[1](found[0], sender)
+            if isinstance(result, Message):
+                self._answer(key, result)
+            else:
+                self._spawn(self._answer_later(key, result))
+        except Exception as error:  # noqa: BLE001  # whatever a handler raised is the caller's to know
+            self._answer_error(key, error)
+
+    async def _answer_later(self, key: CallKey, result: Awaitable[Message]) -> None:
+        try:
+            self._answer(key, await result)
+        except Exception as error:  # noqa: BLE001  # as above
+            self._answer_error(key, error)
+
+    def _answer_error(self, key: CallKey, error: Exception) -> None:
+        if isinstance(error, PisubError):
+            failure = Failure(code=error.code, message=error.message, field=error.field)
+        else:
+            self._report("answering a call", error)
+            failure = Failure(code="internal_error", message=f"{type(error).__name__} in the callee's handler.")
+        self._answer(key, failure, kind=Kind.FAIL)
+
+    def _answer(self, key: CallKey, message: Message, *, kind: int = Kind.REPLY) -> None:
+        body = encode(message)
+        header = Header(kind=kind, message_id=self._core.next_id(), correlation_id=key[2], to=key[0])
+        frame = pack(header, body)
+        self._core.answers.finish(key, frame, now=self._clock())
+        self._send(frame, header)
+
+    def _send(self, frame: bytes, header: Header) -> None:
+        try:
+            self._post(frame, header)
+        except PisubError as error:  # the outbox is full: the answer is kept, a repeat of the call gets it
+            self._report("sending an answer", error)
+
+
+def _refuse() -> Message:
+    raise RemoteError("The callee answers no message of this type.", code="not_served")

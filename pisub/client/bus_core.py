@@ -1,0 +1,362 @@
+"""The client's side of the conversation with the broker, without a socket, a clock or a loop.
+
+Owns the state of the connection (offline, greeting, online, closed), what a Hello states, the open calls, the outbox
+and the answers given. Time is an argument, effects are returned. Remote input never makes it raise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from pisub.client.bus_answers import Acknowledgements, AnswerCache
+from pisub.client.bus_calls import PendingCalls
+from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Reclaim, Rejected
+from pisub.client.bus_outbox import Outbox, Outgoing
+from pisub.client.bus_types import BusState
+from pisub.errors import CallTimeoutError, ClientClosedError, NotDeliveredError, OutcomeUnknownError, PisubError
+from pisub.process import ProcessIdentity
+from pisub.protocol.codec import encode, pack
+from pisub.protocol.delivery import Fence, Header, Kind, Priority
+from pisub.protocol.limits import KIB, WELCOME_TIMEOUT_S
+from pisub.protocol.session import (
+    Claim,
+    Claimed,
+    HeldRole,
+    Hello,
+    PeerKind,
+    RoleGranted,
+    Subscribe,
+    Subscription,
+    Watch,
+    Welcome,
+)
+from pisub.protocol.version import WIRE_VERSIONS
+
+#: A connection may be gone for this long before the client looks for a broker itself: libzmq needs 20 to 120 ms to find
+#: the next one on the same path.
+SEARCH_AFTER_S = 1.0
+#: Subscriptions and watches that a Hello holds; the others follow as requests. Half of the largest body.
+_HELLO_BUDGET_BYTES = 128 * KIB
+
+
+class Phase(enum.Enum):
+    """Where the connection stands."""
+
+    OFFLINE = "offline"  # no connection
+    GREETING = "greeting"  # connected, no Welcome yet
+    ONLINE = "online"
+    CLOSED = "closed"
+
+
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who this client is, in every Hello."""
+
+    kind: PeerKind
+    address: str
+    incarnation: int
+    process: ProcessIdentity
+    session: str = ""
+    software: str = ""
+
+
+class HeldClaim(msgspec.Struct):
+    """A claim that is remembered over reconnects. ``generation`` is 0 while it waits."""
+
+    request: Claim
+    generation: int = 0
+    #: Whether the broker answered. Until then the request itself is what is sent again.
+    is_answered: bool = False
+
+
+RoleKey = tuple[str, str]
+
+
+class BusCore:
+    """All that a client knows. Every method that can change what is to be done returns effects, in order."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.identity = identity
+        self.phase = Phase.OFFLINE
+        self.epoch = ""
+        self.calls = PendingCalls()
+        self.outbox = Outbox()
+        self.answers = AnswerCache()
+        self.arrived = Acknowledgements()
+        self.subscriptions: dict[Subscription, None] = {}
+        self.watches: dict[str, None] = {}
+        self.is_hello_due = False
+        self._claims: dict[RoleKey, HeldClaim] = {}
+        self._welcome_due: float | None = None
+        self._search_due: float | None = None
+        self._is_searching = False
+        self._last_id = 0
+
+    # What this client holds. ---------------------------------------------------------------------------------
+
+    def next_id(self) -> int:
+        """Return the next message id; they ascend from 1."""
+        self._last_id += 1
+        return self._last_id
+
+    def fence(self, key: RoleKey) -> Fence | None:
+        """Return the fencing number of a role that is held now, else None."""
+        claim = self._claims.get(key)
+        return Fence(self.epoch, claim.generation) if claim is not None and claim.generation else None
+
+    def begin_claim(self, request: Claim) -> None:
+        """Note a claim before it is sent: its grant may overtake the handling of its answer."""
+        self._claims.setdefault((request.role, request.scope), HeldClaim(request)).request = request
+
+    def note_claimed(self, answer: Claimed) -> bool:
+        """The broker granted or queued a claim. Tell whether this made the client the holder."""
+        claim = self._claims.get((answer.role, answer.scope))
+        if claim is None:
+            return False
+        claim.is_answered = True
+        if answer.generation <= claim.generation:
+            return False
+        claim.generation = answer.generation
+        return True
+
+    def note_granted(self, granted: RoleGranted) -> list[Effect]:
+        """A waiting claim became a holding one. One that was released in the meantime changes nothing."""
+        claim = self._claims.get((granted.role, granted.scope))
+        if claim is None or claim.generation == granted.generation:
+            return []
+        claim.generation = granted.generation
+        claim.is_answered = True
+        return [Granted(granted)]
+
+    def forget_claim(self, key: RoleKey) -> None:
+        """The role was given back."""
+        self._claims.pop(key, None)
+
+    def hello(self) -> bytes:
+        """Make the Hello of this moment: with all roles, and as many subscriptions and watches as fit."""
+        subscriptions, watches = self._split_stated()[0]
+        identity = self.identity
+        body = encode(
+            Hello(
+                wire_versions=WIRE_VERSIONS,
+                kind=identity.kind,
+                address=identity.address,
+                incarnation=identity.incarnation,
+                process=identity.process,
+                session=identity.session,
+                software=identity.software,
+                roles=tuple(
+                    HeldRole(role=role, scope=scope, generation=claim.generation, record_n=claim.request.record_n)
+                    for (role, scope), claim in self._claims.items()
+                    if claim.generation or (claim.is_answered and claim.request.wait)
+                ),
+                subscriptions=tuple(subscriptions),
+                watches=tuple(watches),
+            )
+        )
+        return pack(Header(kind=Kind.HELLO, priority=Priority.CONTROL), body)
+
+    # The connection. -----------------------------------------------------------------------------------------
+
+    def start(self) -> list[Effect]:
+        """Begin: there is no connection yet."""
+        return self._search()
+
+    def link_up(self, now: float) -> list[Effect]:
+        """The transport has a connection. The shell sends ``hello()`` now, before anything else."""
+        if self.phase is Phase.CLOSED:
+            return []
+        effects: list[Effect] = [Announce(BusState.DISCONNECTED)] if self.phase is Phase.ONLINE else []
+        self.phase = Phase.GREETING
+        self.is_hello_due = True
+        self._search_due = None
+        self._welcome_due = now + WELCOME_TIMEOUT_S
+        return effects
+
+    def link_down(self, now: float) -> list[Effect]:
+        """The connection is gone. What is unsent stays."""
+        if self.phase in (Phase.CLOSED, Phase.OFFLINE):
+            return []
+        return self._go_offline(search_at=now + SEARCH_AFTER_S)
+
+    def leaving(self) -> list[Effect]:
+        """The broker says that it goes: look for the next one at once."""
+        if self.phase in (Phase.CLOSED, Phase.OFFLINE):
+            return []
+        return [*self._go_offline(search_at=None), HangUp(), *self._search()]
+
+    def stranger(self, now: float) -> list[Effect]:
+        """The broker says "hello first": it is another one than we believe."""
+        return self.link_up(now) if self.phase is Phase.ONLINE else []
+
+    def rejected(self, error: PisubError, now: float) -> list[Effect]:
+        """The broker refused the Hello. It is said again later: who is in the way may go."""
+        if self.phase is not Phase.GREETING:
+            return []
+        self._welcome_due = now + WELCOME_TIMEOUT_S
+        return [Rejected(error)]
+
+    def found(self, address: str, now: float) -> list[Effect]:
+        """A broker is there. While a connection is up, its Welcome is waited for instead."""
+        self._is_searching = False
+        if self.phase is not Phase.OFFLINE:
+            return []
+        self._search_due = now + SEARCH_AFTER_S
+        return [Dial(address)]
+
+    def not_found(self, error: PisubError, now: float) -> list[Effect]:
+        """None is there, and none could be started. It is tried again."""
+        self._is_searching = False
+        if self.phase is not Phase.OFFLINE:
+            return []
+        self._search_due = now + SEARCH_AFTER_S
+        return [Rejected(error)]
+
+    def welcomed(self, welcome: Welcome, now: float) -> list[Effect]:
+        """The broker knows us: roles get their numbers, open calls are put before the outbox."""
+        if self.phase is not Phase.GREETING:
+            return []
+        is_first, is_new = not self.epoch, welcome.epoch != self.epoch
+        renewed, role_effects = self._renew_roles(welcome, is_new=is_new)
+        self.phase = Phase.ONLINE
+        self.epoch = welcome.epoch
+        self._welcome_due = None
+        self._search_due = None
+        ended = [] if is_first else self._resend(renewed, now)
+        effects: list[Effect] = [Announce(BusState.CONNECTED), *role_effects, *ended]
+        if not is_first or welcome.resync:
+            effects.append(Announce(BusState.RESYNC))
+        return effects
+
+    def failed(self, message_id: int, error: PisubError) -> list[Effect]:
+        """A FAIL came. Nothing to do where the call has ended."""
+        call = self.calls.close(message_id)
+        if call is None:
+            return []
+        if call.is_resent and isinstance(error, NotDeliveredError):
+            error = OutcomeUnknownError(f"Sent again after the broker was lost, and not delivered: {error.message}")
+        return [End(call, error)]
+
+    def unstated(self) -> list[Subscribe | Watch]:
+        """Return what did not fit into the Hello, as requests."""
+        subscriptions, watches = self._split_stated()[1]
+        return [
+            *(Subscribe(topic=each.topic, is_prefix=each.is_prefix, scope=each.scope) for each in subscriptions),
+            *(Watch(address=address) for address in watches),
+        ]
+
+    def close(self) -> list[Effect]:
+        """End: every open call ends with ``ClientClosedError``."""
+        if self.phase is Phase.CLOSED:
+            return []
+        self.phase = Phase.CLOSED
+        self._welcome_due = self._search_due = None
+        error = ClientClosedError("The bus was closed while the call was open. The callee may still be at work.")
+        return [*(End(call, error) for call in self.calls.close_all()), Announce(BusState.CLOSED)]
+
+    # Time. ---------------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float | None:
+        """Return when ``tick`` is wanted, or None."""
+        return min(
+            (
+                at
+                for at in (self._search_due, self._welcome_due, self.arrived.due_at, self.calls.next_deadline())
+                if at is not None
+            ),
+            default=None,
+        )
+
+    def tick(self, now: float) -> list[Effect]:
+        """Do what is due."""
+        effects: list[Effect] = [
+            End(call, CallTimeoutError(f"No reply from {call.header.to or 'the broker'} in time."))
+            for call in self.calls.expire(now)
+        ]
+        if self._welcome_due is not None and self._welcome_due <= now:
+            effects += [*self._go_offline(search_at=None), HangUp(), *self._search()]
+        elif self._search_due is not None and self._search_due <= now:
+            effects += self._search()
+        return effects
+
+    # Inside. -------------------------------------------------------------------------------------------------
+
+    def _go_offline(self, *, search_at: float | None) -> list[Effect]:
+        was_online = self.phase is Phase.ONLINE
+        self.phase = Phase.OFFLINE
+        self.is_hello_due = False
+        self._welcome_due = None
+        self._search_due = search_at
+        return [Announce(BusState.DISCONNECTED)] if was_online else []
+
+    def _search(self) -> list[Effect]:
+        self._search_due = None
+        if self._is_searching:
+            return []
+        self._is_searching = True
+        return [FindBroker()]
+
+    def _renew_roles(self, welcome: Welcome, *, is_new: bool) -> tuple[dict[Fence, Fence], list[Effect]]:
+        granted = {(role.role, role.scope): role.generation for role in welcome.roles}
+        renewed: dict[Fence, Fence] = {}
+        effects: list[Effect] = []
+        for (role, scope), claim in self._claims.items():
+            generation = granted.get((role, scope), 0)
+            if claim.generation and generation:
+                renewed[Fence(self.epoch, claim.generation)] = Fence(welcome.epoch, generation)
+            if generation and (is_new or generation != claim.generation):
+                effects.append(Granted(RoleGranted(role=role, scope=scope, generation=generation)))
+            elif not generation and claim.is_answered:
+                effects.append(Reclaim(claim.request))
+            claim.generation = generation
+        return renewed, effects
+
+    def _resend(self, renewed: dict[Fence, Fence], now: float) -> list[Effect]:
+        """Put sent calls before what waits, bound to the life that has them; end those that may not be repeated."""
+        again: list[Outgoing] = []
+        ended: list[Effect] = []
+        for call in self.calls.in_order():
+            if not call.is_sent:
+                continue
+            target = self.calls.target_of(call)
+            if target or call.is_repeatable:
+                call.is_resent = True
+                again.append(_remade(Outgoing(b"", call.header, call.body, call), renewed, now, to=target))
+            else:
+                self.calls.close(call.header.message_id)
+                error = "The broker was lost before it said who has the call. Look at the record before repeating it."
+                ended.append(End(call, OutcomeUnknownError(error)))
+        waiting = self.outbox.take_all()
+        again += (_remade(item, renewed, now) for item in waiting if item.call is None or not item.call.is_sent)
+        self.outbox.put_first(again)
+        return ended
+
+    def _split_stated(self) -> tuple[_Stated, _Stated]:
+        """Divide subscriptions and watches into those that a Hello has room for, and the rest."""
+        fits, rest = (list[Subscription](), list[str]()), (list[Subscription](), list[str]())
+        left = _HELLO_BUDGET_BYTES
+        for subscription in self.subscriptions:
+            left -= 4 * (len(subscription.topic) + len(subscription.scope)) + 48
+            (fits if left > 0 else rest)[0].append(subscription)
+        for address in self.watches:
+            left -= len(address) + 3
+            (fits if left > 0 else rest)[1].append(address)
+        return fits, rest
+
+
+_Stated = tuple[Iterable[Subscription], Iterable[str]]
+
+
+def _remade(item: Outgoing, renewed: dict[Fence, Fence], now: float, *, to: str = "") -> Outgoing:
+    """Make a frame again for a new connection: bound target, this broker's fencing number, what is left of the time."""
+    header, call = item.header, item.call
+    if call is None and header.fence is None:
+        return item
+    fence = header.fence if header.fence is None else renewed.get(header.fence, header.fence)
+    ttl_ms = header.ttl_ms
+    if call is not None and call.deadline is not None:
+        ttl_ms = max(1, int((call.deadline - now) * 1000))
+    header = msgspec.structs.replace(header, to=to or header.to, fence=fence, ttl_ms=ttl_ms)
+    return Outgoing(pack(header, item.body), header, item.body, call)
