@@ -1,0 +1,158 @@
+"""Requests to the broker itself: roles, subscriptions, watches, figures.
+
+Owns what each ``ControlRequest`` does. It must not know routing of messages between peers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from pisub.errors import InvalidArgumentError, PisubError, RefusedError, RoleTakenError
+from pisub.ids import is_address, is_role
+from pisub.protocol import codec
+from pisub.protocol.base import Message
+from pisub.protocol.delivery import Header, Kind
+from pisub.protocol.limits import MAX_SUBSCRIPTIONS, MAX_TOPIC_CHARS, MAX_WATCHES
+from pisub.protocol.session import (
+    Claim,
+    Claimed,
+    ControlRequest,
+    Done,
+    FindRole,
+    Release,
+    RoleHolder,
+    Shutdown,
+    Status,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+    Unwatch,
+    Watch,
+)
+
+from .admission import confine
+from .authority import CONTROL_NEEDS
+from .peers import Peer
+from .routing import Routing
+from .state import State
+from .status import report
+
+
+class Control:
+    """Answers requests to the broker."""
+
+    def __init__(self, state: State, routing: Routing, leave: Callable[[str], None]) -> None:
+        self._state = state
+        self._routing = routing
+        self._leave = leave
+
+    def handle(self, peer: Peer, header: Header, body: memoryview, now: float) -> None:
+        """Do what one CONTROL frame asks, and answer it."""
+        state = self._state
+        try:
+            request = codec.decode(body, ControlRequest)  # type: ignore[arg-type]  # a union is not a type to mypy
+            if CONTROL_NEEDS[type(request)] & ~peer.authority:
+                raise RefusedError(f"This peer may not {request.__struct_config__.tag} (it has {peer.authority}).")
+            if header.fence is not None and not state.holds(peer, header.fence):
+                raise PisubError("The sender no longer holds the role it speaks for.", code="stale_generation")
+            answer = self._do(peer, request, now)
+        except PisubError as error:
+            state.counters[f"refused_{error.code}"] += 1
+            holder = error.holder if isinstance(error, RoleTakenError) else ""
+            state.fail(peer, header.message_id, error.code, error.message, holder=holder)
+            return
+        state.send_own(peer, Kind.REPLY, answer, correlation_id=header.message_id)
+        self._afterwards(peer, request, now)
+
+    def _do(self, peer: Peer, request: ControlRequest, now: float) -> Message:
+        state = self._state
+        match request:
+            case Claim():
+                return self._claim(peer, request)
+            case Release():
+                state.roles.release(peer, _key(request), now)
+                return Done()
+            case FindRole():
+                return holder_of(state, request.role, request.scope, now)
+            case Subscribe():
+                self._subscribe(peer, request)
+                return Done()
+            case Unsubscribe():
+                wanted = Subscription(topic=request.topic, is_prefix=request.is_prefix, scope=request.scope)
+                state.topics.remove(peer, confine(peer, wanted) or wanted)
+                return Done()
+            case Watch():
+                if not is_address(request.address):
+                    raise InvalidArgumentError("That is not an address.", field="address")
+                if len(peer.watches) >= MAX_WATCHES:
+                    raise RefusedError(f"A peer can watch {MAX_WATCHES} addresses.")
+                return Done()
+            case Unwatch():
+                state.unwatch(peer, request.address)
+                return Done()
+            case Status():
+                return report(state, now, parked=self._routing.parked_count)
+            case Shutdown():
+                return Done()
+            case _:
+                assert_never(request)
+
+    def _afterwards(self, peer: Peer, request: ControlRequest, now: float) -> None:
+        """Do what must follow the answer on the wire."""
+        match request:
+            case Watch():
+                self._state.watch(peer, request.address)
+            case Release():
+                self._state.grant_waiting(_key(request))
+            case Claim():
+                if _key(request) in peer.roles:
+                    self._routing.unpark(_key(request), now)
+            case Shutdown():
+                self._leave("told to")
+            case _:
+                pass
+
+    def _claim(self, peer: Peer, request: Claim) -> Claimed:
+        if not is_role(request.role):
+            raise InvalidArgumentError("A role has 1 to 64 lower-case letters, digits and . _ -", field="role")
+        key = _key(request)
+        role = self._state.roles.claim(
+            peer,
+            key,
+            wait=request.wait,
+            record_n=request.record_n,
+            is_settling=not self._state.is_settled,
+        )
+        return Claimed(
+            role=request.role,
+            scope=request.scope,
+            generation=peer.roles.get(key, 0),
+            position=self._state.roles.position(peer, key),
+            holder=role.holder.address if role.holder is not None else "",
+        )
+
+    def _subscribe(self, peer: Peer, request: Subscribe) -> None:
+        if len(request.topic) > MAX_TOPIC_CHARS or (not request.topic and not request.is_prefix):
+            raise InvalidArgumentError(f"A topic has 1 to {MAX_TOPIC_CHARS} characters.", field="topic")
+        if len(peer.subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise RefusedError(f"A peer can have {MAX_SUBSCRIPTIONS} subscriptions.")
+        wanted = confine(peer, Subscription(topic=request.topic, is_prefix=request.is_prefix, scope=request.scope))
+        if wanted is None:
+            raise RefusedError("A child sees what is published in its own run's session only.")
+        self._state.topics.add(peer, wanted)
+
+
+def holder_of(state: State, name: str, scope: str, now: float) -> RoleHolder:
+    """Say who holds a role, or how long ago the last holder went."""
+    role = state.roles.get((name, scope))
+    if role is None:
+        return RoleHolder(role=name, scope=scope)
+    if role.holder is None:
+        ago = None if role.vacated_at is None else round((now - role.vacated_at) * 1000)
+        return RoleHolder(role=name, scope=scope, vacated_ms_ago=ago)
+    return RoleHolder(role=name, scope=scope, address=role.holder.address, generation=role.generation)
+
+
+def _key(request: Claim | Release) -> tuple[str, str]:
+    return request.role, request.scope

@@ -1,0 +1,261 @@
+"""The broker's loop: drains the socket, feeds the core, sends what it says.
+
+Owns the order in which things are looked at. It has no rule about messages or peers of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import assert_never
+
+import zmq
+
+from pisub.clock import Clock
+from pisub.process import ProcessIdentity
+
+from .core import Core
+from .effects import Disconnect, Effect, Forget, Leave, Outcome, Send, UnwatchProcess, WatchProcess
+from .events import Accepted, ConnectionLost, LeaveRequested, MessageRefused, ProcessDied, SendFailed
+from .liveness import ProcessWatch, ancestors_of, is_full, watchable
+from .singleton import Singleton
+from .wire import Connection, Received, Wire
+
+#: No POLLOUT tells which peer of a ROUTER drained, so suspended ones are tried again this often.
+RETRY_S = 0.01
+#: The directory is compared with our lock and socket this often.
+DISPLACED_CHECK_S = 2.0
+#: What a dead process sent before it died is waited for at most this long: a fork of it may hold its socket open.
+LAST_WORDS_S = 0.05
+#: Descriptors that are no connection and no pidfd.
+_BASE_DESCRIPTORS = 32
+#: Messages that one suspended peer gets in one round, so that a fast reader does not hold up the others.
+_RETRY_BATCH = 64
+_ROUTING_ID_BYTES = 5
+#: Batches that are still answered when leaving.
+_LAST_BATCHES = 64
+
+
+class Shell:
+    """Runs a core on a socket until it leaves."""
+
+    def __init__(
+        self,
+        core: Core,
+        wire: Wire,
+        watch: ProcessWatch,
+        singleton: Singleton,
+        clock: Clock,
+        *,
+        descriptor_limit: int,
+    ) -> None:
+        self._core = core
+        self._wire = wire
+        self._watch = watch
+        self._singleton = singleton
+        self._clock = clock
+        self._descriptor_limit = descriptor_limit
+        self._connections: dict[bytes, Connection] = {}
+        self._by_descriptor: dict[int, bytes] = {}
+        self._processes: dict[bytes, ProcessIdentity] = {}
+        self._broken: list[bytes] = []
+        self._dying: dict[ProcessIdentity, float] = {}
+        self._leaving: str | None = None
+        self._retry_at = 0.0
+        self._check_at = clock.monotonic() + DISPLACED_CHECK_S
+        self._look_at = 0.0
+
+    def request_leave(self, reason: str) -> None:
+        """Leave at the next turn. Safe in a signal handler."""
+        self._leaving = self._leaving or reason
+
+    def run(self) -> str:
+        """Serve until the core leaves.
+
+        Returns:
+            Why it left.
+        """
+        while True:
+            now = self._turn()
+            if self._leaving is not None:
+                self._apply(self._core.handle(LeaveRequested(self._leaving), now), now)
+                self._last_turns()
+                return self._leaving
+            if self._wire.is_drained and not self._broken:
+                self._wire.wait(self._timeout_ms(now), self._watch.fileno)
+
+    def _turn(self) -> float:
+        items, odd, connection = self._wire.receive(self._connections)
+        now = self._clock.monotonic()
+        if items:
+            self._apply(self._core.handle_batch(items, now), now)
+        if odd is not None:
+            self._receive_odd(odd, connection, now)
+        for process in self._watch.gone():
+            self._dying[process] = now + LAST_WORDS_S
+        if self._wire.is_drained:
+            self._handle_broken(now)
+        if self._dying:
+            self._handle_deaths(now)
+        if now >= self._core.next_deadline():
+            self._apply(self._core.tick(now), now)
+        if now >= self._retry_at:
+            self._retry(now)
+        if now >= self._check_at:
+            self._check_at = now + DISPLACED_CHECK_S
+            if self._singleton.is_displaced():
+                self.request_leave("moved")
+        self._look_without_pidfd(now)
+        return now
+
+    def _timeout_ms(self, now: float) -> int:
+        due = min(self._core.next_deadline(), self._check_at)
+        if self._core.suspended_routes():
+            due = min(due, self._retry_at)
+        if self._dying:
+            due = min(due, *self._dying.values())
+        if self._watch.look_every_s is not None:
+            due = min(due, self._look_at)
+        return max(0, int((due - now) * 1000) + 1)
+
+    # Connections and processes -----------------------------------------------------------------------------------
+
+    def _receive_odd(self, odd: Received, connection: Connection | None, now: float) -> None:
+        if connection is not None:
+            if len(odd.route) != _ROUTING_ID_BYTES or odd.route[0] != 0:
+                # A routing id of the client's choice could be another client's next time.
+                self._apply(self._core.handle(MessageRefused(odd.route, "protocol_error"), now), now)
+                return
+            self._note_broken()  # before the descriptor is taken for this connection's: it may have been another's
+            self._accept(odd.route, connection, now)
+        if odd.is_multipart:
+            self._apply(self._core.handle(MessageRefused(odd.route, "protocol_error"), now), now)
+        else:
+            self._apply(self._core.handle_batch([(odd.route, odd.frame)], now), now)
+
+    def _accept(self, route: bytes, connection: Connection, now: float) -> None:
+        self._connections[route] = connection
+        self._by_descriptor[connection.descriptor] = route
+        credentials = connection.credentials
+        pid = 0 if credentials is None else credentials.pid
+        process = watchable(pid) if pid else None
+        if process is not None:
+            self._processes[route] = process
+        used = len(self._connections) + len(self._watch) + _BASE_DESCRIPTORS
+        accepted = Accepted(
+            route=route,
+            is_same_user=credentials is not None and credentials.uid == os.geteuid(),
+            pid=pid,
+            process=process,
+            ancestors=ancestors_of(pid) if pid else (),
+            is_full=is_full(used, self._descriptor_limit),
+        )
+        self._apply(self._core.handle(accepted, now), now)
+
+    def _note_broken(self) -> None:
+        for descriptor in self._wire.disconnected():
+            route = self._by_descriptor.pop(descriptor, None)
+            if route is not None:
+                self._broken.append(route)
+
+    def _handle_broken(self, now: float) -> None:
+        """Handle what was noted before the socket was drained, so that a peer's last words come before its end."""
+        broken, self._broken = self._broken, []
+        for route in broken:
+            self._apply(self._core.handle(ConnectionLost(route), now), now)
+        self._note_broken()
+
+    def _handle_deaths(self, now: float) -> None:
+        connected = set(self._processes.values())
+        for process, latest in list(self._dying.items()):
+            if process not in connected or now >= latest:
+                del self._dying[process]
+                self._apply(self._core.handle(ProcessDied(process), now), now)
+
+    def _look_without_pidfd(self, now: float) -> None:
+        every = self._watch.look_every_s
+        if every is not None and now >= self._look_at:
+            self._look_at = now + every
+            for process in self._watch.look():
+                self._dying[process] = now + LAST_WORDS_S
+
+    # Sending -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, outcome: Outcome, now: float) -> None:
+        if outcome.sends:
+            self._send_all(outcome.sends, now)
+        for effect in outcome.effects:
+            self._perform(effect)
+
+    def _send_all(self, sends: list[Send], now: float) -> None:
+        send = self._wire.send
+        blocked: set[bytes] = set()
+        for item in sends:
+            route = item[0]
+            if blocked and route in blocked:
+                self._failed(item, now, is_gone=False)
+                continue
+            try:
+                send(*item)
+            except zmq.Again:
+                blocked.add(route)
+                self._failed(item, now, is_gone=False)
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EHOSTUNREACH:
+                    raise
+                self._failed(item, now, is_gone=True)
+
+    def _failed(self, item: Send, now: float, *, is_gone: bool) -> None:
+        outcome = self._core.handle(SendFailed(*item, is_gone=is_gone), now)
+        self._apply(outcome, now)
+        self._retry_at = max(self._retry_at, now + RETRY_S)
+
+    def _retry(self, now: float) -> None:
+        routes = self._core.suspended_routes()
+        self._retry_at = now + RETRY_S
+        for route in routes:
+            for _ in range(_RETRY_BATCH):
+                item = self._core.next_queued(route)
+                if item is None:
+                    break
+                try:
+                    self._wire.send(*item)
+                except zmq.Again:
+                    break
+                except zmq.ZMQError as error:
+                    if error.errno != zmq.EHOSTUNREACH:
+                        raise
+                    self._apply(self._core.handle(ConnectionLost(route), now), now)
+                    break
+                self._core.handed_over(route)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case WatchProcess(process):
+                self._watch.watch(process)
+            case UnwatchProcess(process):
+                self._watch.unwatch(process)
+            case Disconnect(route):
+                connection = self._connections.get(route)
+                if connection is not None:
+                    self._wire.cut(connection)
+            case Forget(route):
+                self._forget(route)
+            case Leave(reason):
+                self.request_leave(reason)
+            case _:
+                assert_never(effect)
+
+    def _forget(self, route: bytes) -> None:
+        self._processes.pop(route, None)
+        connection = self._connections.pop(route, None)
+        if connection is not None and self._by_descriptor.get(connection.descriptor) == route:
+            del self._by_descriptor[connection.descriptor]
+
+    def _last_turns(self) -> None:
+        """Say that we leave to everybody who still sent something."""
+        self._singleton.withdraw()
+        self._wire.unbind()
+        for _ in range(_LAST_BATCHES):
+            self._turn()
+            if self._wire.is_drained:
+                break

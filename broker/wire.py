@@ -1,0 +1,175 @@
+"""The broker's sockets: the ROUTER, and the monitor that says when a connection broke.
+
+Owns every call into ZeroMQ, on bare ``zmq.backend`` sockets with integer flags, because `recv_multipart` costs ten
+times as much. It must not know what a frame means.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket as sockets
+import struct
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import zmq
+from zmq.backend import Socket, zmq_poll
+
+from pisub.protocol.limits import HIGH_WATER_MARK, MAX_FRAME_BYTES
+
+from .liveness import Credentials, parse_peer_address
+
+BATCH: Final = 64
+_NOBLOCK: Final = int(zmq.NOBLOCK)
+_SNDMORE: Final = int(zmq.SNDMORE)
+_RCVMORE: Final = int(zmq.RCVMORE)
+_POLLIN: Final = int(zmq.POLLIN)
+#: Frames over the protocol's bound, up to this, are refused with a reason; beyond it libzmq drops the connection.
+_MAX_RECEIVED_BYTES: Final = 4 * MAX_FRAME_BYTES
+_MONITOR: Final = "inproc://broker-monitor"
+_EVENT: Final = struct.Struct("=Hi")
+#: How long leaving messages may take to reach the kernel.
+_LINGER_MS: Final = 200
+
+
+class Connection(msgspec.Struct):
+    """One connection, from its first message on."""
+
+    descriptor: int
+    credentials: Credentials | None
+
+
+class Received(msgspec.Struct, frozen=True):
+    """One message, or what is left of one that had more than one frame (``is_multipart``)."""
+
+    route: bytes
+    frame: bytes
+    is_multipart: bool
+
+
+class Wire:
+    """The ROUTER socket of one broker, bound to a path."""
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]], path: Path) -> None:
+        self._endpoint = f"ipc://{path}"
+        self._socket = Socket(context, zmq.ROUTER)
+        self._set(zmq.LINGER, _LINGER_MS)
+        self._set(zmq.IPV6, 0)
+        self._set(zmq.SNDHWM, HIGH_WATER_MARK)
+        self._set(zmq.RCVHWM, HIGH_WATER_MARK)
+        self._set(zmq.ROUTER_MANDATORY, 1)
+        self._set(zmq.MAXMSGSIZE, _MAX_RECEIVED_BYTES)
+        self._set(zmq.BACKLOG, 1024)
+        self._socket.monitor(_MONITOR, int(zmq.Event.DISCONNECTED))
+        self._monitor = Socket(context, zmq.PAIR)
+        self._monitor.set(int(zmq.LINGER), 0)
+        self._monitor.set(int(zmq.RCVHWM), 0)
+        self._monitor.connect(_MONITOR)
+        self._is_bound = False
+        self.is_drained = True
+
+    def _set(self, option: int, value: int) -> None:
+        self._socket.set(int(option), value)
+
+    def bind(self) -> None:
+        """Bind the path. It must be free: libzmq would unlink what lies there."""
+        self._socket.bind(self._endpoint)
+        self._is_bound = True
+
+    def unbind(self) -> None:
+        """Accept no more connections. Idempotent; the socket's file goes with it."""
+        if self._is_bound:
+            self._is_bound = False
+            with contextlib.suppress(zmq.ZMQError):  # the path was taken away
+                self._socket.unbind(self._endpoint)
+
+    def receive(
+        self, known: dict[bytes, Connection]
+    ) -> tuple[list[tuple[bytes, bytes]], Received | None, Connection | None]:
+        """Receive up to ``BATCH`` messages without waiting.
+
+        Stops early at a message that is not one frame of a known connection, and returns it apart, with what the
+        kernel says about its connection if that is new.
+        """
+        receive, option = self._socket.recv, self._socket.get
+        items: list[tuple[bytes, bytes]] = []
+        self.is_drained = False
+        try:
+            for _ in range(BATCH):
+                route = receive(_NOBLOCK)
+                if route not in known:
+                    return items, *self._first(route)
+                frame = receive(_NOBLOCK)
+                if option(_RCVMORE):
+                    self._skip_rest()
+                    return items, Received(route, b"", is_multipart=True), None
+                items.append((route, frame))
+        except zmq.Again:
+            self.is_drained = True
+        return items, None, None
+
+    def _first(self, route: bytes) -> tuple[Received, Connection]:
+        frame = self._socket.recv(_NOBLOCK, copy=False)
+        is_multipart = frame.more
+        try:
+            credentials = parse_peer_address(str(frame.get("Peer-Address")))
+        except zmq.ZMQError:
+            credentials = None
+        connection = Connection(int(frame.get(zmq.SRCFD)), credentials)
+        data = frame.bytes
+        if is_multipart:
+            self._skip_rest()
+        return Received(route, data, is_multipart=is_multipart), connection
+
+    def _skip_rest(self) -> None:
+        while self._socket.get(_RCVMORE):
+            self._socket.recv(_NOBLOCK)
+
+    def send(self, route: bytes, stamp: bytes, frame: bytes) -> None:
+        """Send one message without waiting.
+
+        Raises:
+            zmq.Again: The receiver's pipe is full; nothing was sent.
+            zmq.ZMQError: With EHOSTUNREACH: its connection is gone; nothing was sent.
+        """
+        send = self._socket.send
+        send(route, _SNDMORE | _NOBLOCK)
+        send(stamp, _SNDMORE | _NOBLOCK)
+        send(frame, _NOBLOCK)
+
+    def disconnected(self) -> list[int]:
+        """Return the descriptors of the connections that broke since the last call, in order."""
+        found: list[int] = []
+        try:
+            while True:
+                event = self._monitor.recv(_NOBLOCK)
+                self._monitor.recv(_NOBLOCK)
+                found.append(_EVENT.unpack(event)[1])
+        except zmq.Again:
+            return found
+
+    def cut(self, connection: Connection) -> None:
+        """Break a connection, by its descriptor: libzmq has no word for it.
+
+        The descriptor may belong to a later connection by now, so the kernel is asked whose it is.
+        """
+        try:
+            copy = sockets.socket(fileno=os.dup(connection.descriptor))
+        except OSError:
+            return
+        with copy, contextlib.suppress(OSError):
+            pid, _, _ = struct.unpack("3i", copy.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
+            if connection.credentials is not None and pid == connection.credentials.pid:
+                copy.shutdown(sockets.SHUT_RDWR)
+
+    def wait(self, timeout_ms: int, also: int) -> None:
+        """Wait until a message, a broken connection or a readable descriptor ``also`` is there."""
+        zmq_poll([(self._socket, _POLLIN), (self._monitor, _POLLIN), (also, _POLLIN)], timeout_ms)
+
+    def close(self) -> None:
+        """Close both sockets; what was sent may still leave for ``_LINGER_MS``."""
+        self._socket.monitor(None, 0)
+        self._monitor.close()
+        self._socket.close()

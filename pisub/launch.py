@@ -1,0 +1,190 @@
+"""Starting pisub's own programs, and finding the broker. The one place that knows how.
+
+Owns how a program is named, where its output goes, and what ``broker.json`` says. It imports neither program. It must
+not know the bus: whoever wants to talk to the broker uses a ``Bus``.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import subprocess
+import sys
+import time
+from importlib.machinery import PathFinder
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from pisub.config import Settings, daemon_environment
+from pisub.errors import BrokerUnavailableError
+from pisub.paths import PRIVATE_FILE, ensure_private_dir, runtime_dir
+from pisub.process import Liveness, ProcessIdentity, liveness
+from pisub.protocol.base import Record
+
+BROKER_LOCK: Final = "broker.lock"
+BROKER_SOCKET: Final = "broker.sock"
+BROKER_FILE: Final = "broker.json"
+#: Exit code of a program that found another one of its kind at work.
+EXIT_ALREADY_RUNNING: Final = 3
+#: A log that is longer than this when a program starts is set aside, once.
+_MAX_LOG_BYTES: Final = 1024 * 1024
+#: What of a log an error quotes.
+_TAIL_BYTES: Final = 2_000
+#: How long to wait between two looks for a broker that somebody else is starting, or that is leaving.
+_LOOK_AGAIN_S: Final = 0.02
+_MAX_INFO_BYTES: Final = 64 * 1024
+
+
+class Program(msgspec.Struct, frozen=True):
+    """How one of our programs is started: the beginning of its argv, and what its environment needs besides."""
+
+    argv: tuple[str, ...]
+    environ: dict[str, str] = {}
+
+
+class BrokerInfo(Record, frozen=True, kw_only=True):
+    """Where the broker is: the content of ``broker.json``."""
+
+    address: str
+    process: ProcessIdentity
+    epoch: str
+    wire_versions: tuple[int, ...]
+
+
+def program(name: Literal["broker", "runner"]) -> Program:
+    """Return how to start a program of ours: surely ours, whatever lies in the working directory or on PYTHONPATH.
+
+    A fresh interpreter is told to ignore both (``-E -P``). Where it would then not find our module (an uninstalled
+    tree), or another project's of that name, the folder beside ``pisub`` is its only PYTHONPATH.
+    """
+    package = Path(__file__).resolve().parent
+    in_wheel = package / name / "__main__.py"
+    module = f"{__package__}.{name}" if in_wheel.exists() else name
+    top, parent = module.partition(".")[0], package.parent
+    spec = PathFinder.find_spec(top, _interpreter_path())
+    places = [] if spec is None else [Path(each).resolve() for each in spec.submodule_search_locations or ()]
+    if places == [parent / top]:
+        return Program((sys.executable, "-E", "-P", "-m", module))
+    return Program((sys.executable, "-P", "-m", module), {"PYTHONPATH": str(parent)})
+
+
+def _interpreter_path() -> list[str]:
+    """Return where a fresh interpreter with ``-E -P`` looks for packages: site directories and their ``.pth`` lines."""
+    directories = site.getsitepackages()
+    if site.ENABLE_USER_SITE:
+        directories.append(site.getusersitepackages())
+    found: list[str] = []
+    for directory in directories:
+        found.append(directory)
+        for path in sorted(Path(directory).glob("*.pth")):
+            try:
+                lines = path.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                continue
+            found.extend(str(Path(directory, line)) for line in lines if line and not line.startswith(("#", "import")))
+    return found
+
+
+def start_daemon(start: Program, arguments: list[str], *, runtime_dir: Path, log_name: str) -> subprocess.Popen[bytes]:
+    """Start a program that outlives us: a session of its own, nothing inherited but a reduced environment.
+
+    Standard output and error are appended to ``logs/<log_name>.log``; the working directory is the runtime directory.
+
+    Raises:
+        OSError: It could not be started.
+        UnsafePathError: The runtime directory cannot be used.
+    """
+    ensure_private_dir(runtime_dir)
+    path = log_path(runtime_dir, log_name)
+    ensure_private_dir(path.parent)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(path, flags, PRIVATE_FILE)
+    if os.fstat(descriptor).st_size > _MAX_LOG_BYTES:
+        os.close(descriptor)
+        path.replace(path.with_suffix(".log.old"))
+        descriptor = os.open(path, flags, PRIVATE_FILE)
+    try:
+        os.fchmod(descriptor, PRIVATE_FILE)
+        return subprocess.Popen(
+            [*start.argv, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd=runtime_dir,
+            env={**daemon_environment(), **start.environ},
+            start_new_session=True,
+            umask=0o077,
+        )
+    finally:
+        os.close(descriptor)
+
+
+def log_path(runtime_dir: Path, log_name: str) -> Path:
+    """Return where a program's log lies."""
+    return runtime_dir / "logs" / f"{log_name}.log"
+
+
+def find_broker(settings: Settings) -> BrokerInfo | None:
+    """Return where the broker is, or None when none runs. Starts nothing, creates nothing, blocks on nothing."""
+    path = runtime_dir(settings) / BROKER_FILE
+    try:
+        with path.open("rb") as file:
+            info = msgspec.json.decode(file.read(_MAX_INFO_BYTES), type=BrokerInfo)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, msgspec.DecodeError):
+        return None  # the next broker writes it anew; who cannot read it cannot connect either
+    return None if liveness(info.process) is Liveness.DEAD else info
+
+
+def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
+    """Return where the broker is; start one when none runs. Blocks: asyncio programs call it in a thread.
+
+    Any number of processes may call this at once: exactly one broker serves afterwards.
+
+    Raises:
+        BrokerUnavailableError: None could be started in time; the message has the end of its log.
+        UnsafePathError: The runtime directory cannot be used.
+    """
+    end = time.monotonic() + timeout_s
+    directory = ensure_private_dir(runtime_dir(settings))
+    while True:
+        info = find_broker(settings)
+        if info is not None:
+            return info
+        if time.monotonic() >= end:
+            raise _unavailable(directory, f"no broker came up within {timeout_s:g} s")
+        code = _start_broker(settings, directory, end)
+        if code == EXIT_ALREADY_RUNNING:
+            time.sleep(_LOOK_AGAIN_S)  # the holder of the lock is about to say where it is, or is leaving
+        elif code != 0:
+            raise _unavailable(directory, f"its start ended with code {code}")
+
+
+def _start_broker(settings: Settings, directory: Path, end: float) -> int:
+    arguments = ["--detach", "--runtime-dir", str(directory), "--log-level", settings.log_level]
+    if settings.idle_exit_ms is not None:
+        arguments += ["--idle-exit-ms", str(settings.idle_exit_ms)]
+    try:
+        starter = start_daemon(program("broker"), arguments, runtime_dir=directory, log_name="broker")
+    except OSError as error:
+        raise _unavailable(directory, str(error)) from error
+    with starter:
+        try:
+            # It leaves as soon as the broker that it forked serves, so there is nothing to poll and nothing to reap.
+            return starter.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            starter.kill()
+            raise _unavailable(directory, "its start took too long") from None
+
+
+def _unavailable(directory: Path, reason: str) -> BrokerUnavailableError:
+    path = log_path(directory, "broker")
+    try:
+        tail = path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
+    except OSError:
+        tail = ""
+    ending = f" The end of {path}:\n{tail}" if tail else ""
+    return BrokerUnavailableError(f"The broker in {directory} cannot be used: {reason}.{ending}")
