@@ -1,0 +1,1 @@
+"""Starting runners: the seam, and the launcher for this machine."""

@@ -1,0 +1,193 @@
+"""The launcher's side of a nursery: find it, start it where there is none, and ask it for one runner.
+
+Blocking, for a thread of its own. The nursery is started at most once for all launchers of one runtime directory and
+key: its ``flock`` decides, and those that lose it say so by their exit code.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from pisub.config import interpreter_environment
+from pisub.errors import PisubError, ProtocolError
+from pisub.launch import EXIT_ALREADY_RUNNING, Program, log_path, start_daemon
+from pisub.launchers.protocol import (
+    MAX_PACKET_BYTES,
+    LaunchAnswer,
+    LaunchRequest,
+    decode_answer,
+    encode_packet,
+    memory_file,
+)
+from pisub.paths import PRIVATE_FILE
+from pisub.process import Liveness, ProcessIdentity, liveness
+
+#: A cold nursery is up in 0.2 s, in 3 s on a busy machine; then there is the other way to launch.
+START_TIMEOUT_S: Final = 10.0
+#: A fork takes 4 ms. A nursery that is stopped or wedged is told from a busy one by this.
+ANSWER_TIMEOUT_S: Final = 10.0
+#: Another launcher's nursery is looked for this often while it starts.
+_LOOK_S: Final = 0.01
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+class NurseryUnavailableError(PisubError):
+    """No nursery took the launch, or it is not known whether one did. Asking again is safe: a run begins once."""
+
+    code = "nursery_unavailable"
+
+
+class NurseryPaths(msgspec.Struct, frozen=True):
+    """Where a nursery's socket and lock are."""
+
+    runtime_dir: Path
+    key: str
+
+    @property
+    def socket(self) -> Path:
+        """The socket it listens on."""
+        return self.runtime_dir / f"nursery-{self.key}.sock"
+
+    @property
+    def log_name(self) -> str:
+        """Its log in the runtime directory."""
+        return f"nursery-{self.key}"
+
+    @property
+    def lock(self) -> Path:
+        """The file whose ``flock`` it holds; its content says who it is."""
+        return self.runtime_dir / f"nursery-{self.key}.lock"
+
+
+def launch_by_nursery(
+    paths: NurseryPaths,
+    request: LaunchRequest,
+    letter: bytes,
+    *,
+    find_program: Callable[[], Program],
+    idle_exit_ms: int | None = None,
+) -> LaunchAnswer:
+    """Have a runner forked, starting the nursery (by ``find_program``) if there is none.
+
+    Raises:
+        NurseryUnavailableError: None could be reached or started, or its answer did not come.
+    """
+    connection = _connect(paths.socket) or _start(paths, find_program, idle_exit_ms)
+    with connection:
+        return _ask(connection, request, letter)
+
+
+def nurseries(runtime_dir: Path) -> list[ProcessIdentity]:
+    """Return the nurseries of a runtime directory that live. A run's cleanup must spare them, whoever started them."""
+    found: list[ProcessIdentity] = []
+    for path in sorted(runtime_dir.glob("nursery-*.lock")):
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            identity = msgspec.json.decode(path.read_bytes(), type=ProcessIdentity)
+            if liveness(identity) is not Liveness.DEAD:
+                found.append(identity)
+    return found
+
+
+def peer_user(connection: socket.socket) -> int:
+    """Return the user id of the process at the other end, as the kernel knows it."""
+    _, uid, _ = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    return int(uid)
+
+
+def _connect(path: Path) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        connection.settimeout(ANSWER_TIMEOUT_S)
+        connection.connect(str(path))
+        uid = peer_user(connection)
+    except (FileNotFoundError, ConnectionRefusedError):
+        connection.close()
+        return None
+    except OSError as error:
+        connection.close()
+        raise NurseryUnavailableError(f"The nursery at {path} cannot be reached: {error.strerror}.") from error
+    if uid != os.geteuid():
+        connection.close()
+        raise NurseryUnavailableError(f"{path} is served by another user: remove it or change PISUB_RUNTIME_DIR.")
+    return connection
+
+
+def _start(paths: NurseryPaths, find_program: Callable[[], Program], idle_exit_ms: int | None) -> socket.socket:
+    """Start a nursery, or wait for the one that somebody else is starting, and connect to it."""
+    end = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < end:
+        if not _is_locked(paths.lock):
+            code = _start_one(paths, find_program(), idle_exit_ms, end)
+            if code not in (0, EXIT_ALREADY_RUNNING):
+                log = log_path(paths.runtime_dir, paths.log_name)
+                raise NurseryUnavailableError(f"The nursery could not be started (exit code {code}): see {log}.")
+        connection = _connect(paths.socket)
+        if connection is not None:
+            return connection
+        time.sleep(_LOOK_S)
+    raise NurseryUnavailableError(f"No nursery served {paths.socket} within {START_TIMEOUT_S:g} s.")
+
+
+def _start_one(paths: NurseryPaths, start: Program, idle_exit_ms: int | None, end: float) -> int:
+    """Start a nursery and return the exit code of the process that was started, which leaves as soon as it serves."""
+    # What the loader and the interpreter read at their start is part of the key, so it must be the launcher's.
+    start = Program(start.argv, {**interpreter_environment(), **start.environ})
+    arguments = ["nursery", "--runtime-dir", str(paths.runtime_dir), "--key", paths.key]
+    if idle_exit_ms is not None:
+        arguments += ["--idle-exit-ms", str(idle_exit_ms)]
+    try:
+        starter = start_daemon(start, arguments, runtime_dir=paths.runtime_dir, log_name=paths.log_name)
+    except OSError as error:
+        raise NurseryUnavailableError(f"{start.argv[0]} cannot be started: {error.strerror}.") from error
+    with starter:
+        try:
+            return starter.wait(max(0.1, end - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            starter.kill()
+            raise NurseryUnavailableError("The start of a nursery took too long.") from None
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+    except OSError as error:
+        raise NurseryUnavailableError(f"{path} cannot be used: {error.strerror}.") from error
+    try:
+        # Shared: two who look at once do not take each other for a nursery.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _ask(connection: socket.socket, request: LaunchRequest, letter: bytes) -> LaunchAnswer:
+    try:
+        memory = memory_file(letter)
+    except OSError as error:
+        raise NurseryUnavailableError(f"No memory file could be made for the launch: {error.strerror}.") from error
+    try:
+        socket.send_fds(connection, [encode_packet(request)], [memory])
+        data = connection.recv(MAX_PACKET_BYTES)
+    except OSError as error:  # a timeout is one as well
+        raise NurseryUnavailableError(f"The nursery did not answer: {error.strerror or error}.") from error
+    finally:
+        os.close(memory)
+    if not data:
+        raise NurseryUnavailableError("The nursery left before it answered.")
+    try:
+        return decode_answer(data)
+    except ProtocolError as error:
+        raise NurseryUnavailableError(f"The nursery's answer does not decode: {error.message}") from error

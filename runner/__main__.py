@@ -1,0 +1,11 @@
+"""The runner program: `nursery` and `run`. Started by pisub's launchers."""
+
+from __future__ import annotations
+
+import sys
+
+from .nursery.app import main
+from .nursery.parts import load_parts
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], load=load_parts))

@@ -1,0 +1,61 @@
+"""A new interpreter for one run: a nursery of one child, without a socket.
+
+It forks the runner in the nursery's way, so that both ways to launch give the same process; then it answers, and waits
+only to write down how the runner ended.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import IO
+
+from pisub.config import load_settings
+from pisub.launchers.protocol import (
+    MAX_LETTER_BYTES,
+    LaunchAnswer,
+    decode_letter,
+    encode_packet,
+    memory_file,
+    request_for,
+)
+
+from . import after_fork, reaper
+from .child import fork_runner
+from .coroners import fork_coroner
+from .parts import Parts
+from .reaper import Runner
+from .title import set_title
+
+
+def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
+    """Launch the run that ``source`` describes. The answer goes to standard output, from a fork of this process.
+
+    Args:
+        source: The launch message, to the end of the stream.
+        load: See ``app.main``.
+
+    Raises:
+        ProtocolError: It is not a whole launch message: the launcher died half-way. Nothing was started.
+    """
+    letter = source.read(MAX_LETTER_BYTES + 1)
+    message = decode_letter(letter)
+    settings = load_settings()
+    parts = load()
+    sys.stdout.flush()
+    if os.fork():
+        os._exit(0)  # the launcher has nobody to reap
+    os.setsid()
+    reaper.become_subreaper()
+    memory = memory_file(letter)
+    process = fork_runner(request_for(message), memory, parts.entry)
+    os.close(memory)
+    os.write(1, encode_packet(LaunchAnswer(process=process)))
+    after_fork.silence_standard_streams()
+    set_title(f"pisub: waits for {message.run_id}")
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    death = reaper.observe(Runner(message.run_id, message.home, message.runtime_dir, process))
+    reaper.release(fork_coroner(death, settings, parts.autopsy))
+    reaper.release(process.pid)
+    return 0
