@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, PisubError
+from pisub.launch import ensure_broker, find_broker
 
 
 def locator(settings: Settings, *, start_broker: bool) -> Callable[[], str]:
@@ -16,7 +17,6 @@ def locator(settings: Settings, *, start_broker: bool) -> Callable[[], str]:
 
     It blocks; it raises ``BrokerUnavailableError``.
     """
-    from pisub.launch import ensure_broker, find_broker  # noqa: PLC0415  # who is given a `locate` starts nothing
 
     def locate() -> str:
         if start_broker:

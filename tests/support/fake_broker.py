@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import zmq
@@ -40,7 +40,7 @@ class Received(msgspec.Struct, frozen=True):
 
 
 class FakeBroker:
-    """Use as ``async with FakeBroker(path) as broker``; ``kill`` and ``start`` stand for a broker's death and the next."""
+    """Use as ``async with FakeBroker(path)``; ``kill`` and ``start`` stand for a broker's death and the next one."""
 
     def __init__(self, path: Path) -> None:
         self.endpoint = f"ipc://{path}"
@@ -61,7 +61,7 @@ class FakeBroker:
         self._generation = 0
         self._changed = asyncio.Event()
 
-    async def __aenter__(self) -> FakeBroker:
+    async def __aenter__(self) -> Self:
         self.start()
         return self
 
@@ -125,7 +125,7 @@ class FakeBroker:
         return self.peers[address][0]
 
     def _drain(self) -> None:
-        while self._socket is not None and self._socket.get(zmq.EVENTS) & zmq.POLLIN:
+        while self._socket is not None and int(self._socket.get(zmq.EVENTS)) & zmq.POLLIN:
             route, frame = self._socket.recv_multipart(zmq.NOBLOCK)
             header, body = unpack(frame)
             received = Received(route, header, body)
@@ -205,7 +205,8 @@ class FakeBroker:
         return self._generation
 
     def _control(self, received: Received, sender: str) -> None:
-        request = decode(received.body, ControlRequest)
+        kinds: Any = ControlRequest
+        request = decode(received.body, kinds)
         answer: Message = Done()
         if isinstance(request, Claim):
             holder, generation = self.roles.get((request.role, request.scope), ("", 0))

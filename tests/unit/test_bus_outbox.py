@@ -1,0 +1,68 @@
+"""Frames that wait: order, bound, what is dropped for what."""
+
+import pytest
+
+from pisub.client.bus_calls import PendingCall
+from pisub.client.bus_outbox import Outbox, Outgoing
+from pisub.errors import NotDeliveredError
+from pisub.protocol.delivery import Header, Kind, Priority
+
+
+def item(frame: bytes, *, priority: int = Priority.NORMAL, call: PendingCall | None = None) -> Outgoing:
+    return Outgoing(frame, Header(kind=Kind.TELL, priority=priority), b"", call)
+
+
+def frames(outbox: Outbox) -> list[bytes]:
+    return [each.frame for each in outbox.take_all()]
+
+
+def test_what_comes_first_goes_first() -> None:
+    outbox = Outbox()
+    outbox.push(item(b"1"))
+    outbox.push(item(b"2", priority=Priority.CONTROL))
+    assert (len(outbox), outbox.waiting_bytes) == (2, 2)
+    assert frames(outbox) == [b"1", b"2"]
+    assert (len(outbox), outbox.waiting_bytes) == (0, 0)
+
+
+def test_resent_frames_go_before_all_others_in_their_order() -> None:
+    outbox = Outbox(max_bytes=1)
+    outbox.push(item(b"3"))
+    outbox.put_first([item(b"1"), item(b"2")])
+    assert frames(outbox) == [b"1", b"2", b"3"]
+
+
+def test_a_droppable_frame_without_room_is_dropped_and_counted() -> None:
+    outbox = Outbox(max_bytes=4)
+    outbox.push(item(b"keep"))
+    assert not outbox.push(item(b"x", priority=Priority.DROPPABLE))
+    assert (frames(outbox), outbox.dropped) == ([b"keep"], 1)
+
+
+def test_droppable_frames_make_room_for_others() -> None:
+    outbox = Outbox(max_bytes=4)
+    outbox.push(item(b"ab", priority=Priority.DROPPABLE))
+    outbox.push(item(b"c"))
+    assert outbox.push(item(b"de"))
+    assert (frames(outbox), outbox.dropped) == ([b"c", b"de"], 1)
+
+
+def test_a_frame_that_may_not_be_dropped_is_refused_where_there_is_no_room() -> None:
+    outbox = Outbox(max_bytes=4)
+    outbox.push(item(b"full"))
+    with pytest.raises(NotDeliveredError):
+        outbox.push(item(b"x", priority=Priority.TERMINAL))
+    assert frames(outbox) == [b"full"]
+
+
+def test_a_call_that_ended_while_it_waited_is_not_sent() -> None:
+    outbox = Outbox()
+    call = PendingCall(Header(kind=Kind.CALL), b"", None)
+    outbox.push(item(b"call", call=call))
+    outbox.push(item(b"next"))
+    call.is_open = False
+    head = outbox.head()
+    assert head is not None
+    assert (head.frame, outbox.waiting_bytes) == (b"next", 4)
+    outbox.pop()
+    assert outbox.head() is None
