@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import msgspec
@@ -55,7 +55,7 @@ async def run_watched(
 
 
 @contextlib.asynccontextmanager
-async def _session(settings: Settings, progress: Progress, dialogs: Dialogs | None) -> AsyncIterator[Client]:
+async def _session(settings: Settings, progress: Progress, dialogs: Dialogs | None) -> AsyncGenerator[Client]:
     if dialogs is None:
         async with connect(settings=settings) as client:
             yield client

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from pisub.client.bus import Bus
 from pisub.config import Settings
-from pisub.errors import BrokerUnavailableError
+from pisub.errors import BrokerUnavailableError, OutcomeUnknownError
 from pisub.protocol.base import Message
 from pisub.protocol.session import Done, PeerKind, Shutdown, Status, StatusReport
 
 _CONNECT_S: Final = 2.0
 _FLUSH_S: Final = 0.5
+_ANSWER_S: Final = 2.0
 
 
 def send(settings: Settings, addresses: tuple[str, ...], message: Message, *, session_id: str) -> bool:
@@ -56,13 +57,15 @@ def shut_down(settings: Settings) -> None:
 
     async def visit() -> None:
         async with _bus(settings) as bus:
-            await bus.control(Shutdown(), Done)
+            # It may be gone before its answer is read: the caller looks at the process.
+            with contextlib.suppress(OutcomeUnknownError):
+                await bus.control(Shutdown(), Done, timeout_s=_ANSWER_S)
 
     asyncio.run(visit())
 
 
 @contextlib.asynccontextmanager
-async def _bus(settings: Settings, session_id: str = "") -> AsyncIterator[Bus]:
+async def _bus(settings: Settings, session_id: str = "") -> AsyncGenerator[Bus]:
     try:
         async with asyncio.timeout(_CONNECT_S):
             bus = await Bus.connect(settings, kind=PeerKind.CLIENT, session=session_id, start_broker=False)

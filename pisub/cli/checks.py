@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
 
-from pisub.config import Settings
+from pisub.config import Settings, user_config_dir
 from pisub.errors import PisubError
 from pisub.launch import find_broker
 from pisub.paths import PRIVATE_DIR, ensure_private_dir, runtime_dir, state_root
@@ -39,6 +39,7 @@ def run_checks(settings: Settings) -> list[Check]:
         _python(),
         _packages(),
         _platform(),
+        _ok("configuration", str(user_config_dir() / "config.toml")),
         _directory("state directory", state_root(settings)),
         _directory("runtime directory", runtime_dir(settings)),
         _hard_links(state_root(settings)),

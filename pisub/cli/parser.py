@@ -132,6 +132,11 @@ def _wait(parser: argparse.ArgumentParser) -> None:
 def _stop(parser: argparse.ArgumentParser) -> None:
     _run_id(parser)
     parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
+    parser.add_argument(
+        "--declare-dead",
+        action="store_true",
+        help="end the record of a run that ps shows as unknown, on your word that it is gone",
+    )
     _json(parser)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from pisub.cli.console import Console
 from pisub.cli.render import event_lines
@@ -28,7 +28,7 @@ class Progress:
             self._console.say(self._console.style(line, "dim"))
 
     @contextlib.asynccontextmanager
-    async def holding(self) -> AsyncIterator[None]:
+    async def holding(self) -> AsyncGenerator[None]:
         """Hold events back while the block runs."""
         self._dialogs += 1
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -159,7 +159,8 @@ def _with_reason(word: str, data: dict[str, Any]) -> str:
 def _arguments(arguments: object) -> str:
     if not isinstance(arguments, dict):
         return ""
-    shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())  # pyright: ignore[reportUnknownVariableType]  # JSON
+    values = cast("dict[str, object]", arguments)  # JSON: keys are texts
+    shown = ", ".join(f"{name}={_short(value)}" for name, value in values.items())
     return safe_line(shown, width=_MAX_ARGUMENTS)
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from pisub.client.views import current_view, process_of
@@ -52,7 +52,7 @@ def pause(views: Sequence[RunView], timeout_s: float) -> None:
 
 
 @contextlib.contextmanager
-def _pidfds(views: Sequence[RunView]) -> Iterator[tuple[select.poll, bool]]:
+def _pidfds(views: Sequence[RunView]) -> Generator[tuple[select.poll, bool]]:
     poller = select.poll()
     opened: list[int] = []
     is_one_gone = False

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from pisub.client.bus import Bus
 from pisub.client.runs import Run
@@ -149,8 +150,8 @@ class Host:
 
 @contextlib.asynccontextmanager
 async def connect(
-    session: str | None = None, settings: Settings | None = None, **overrides: object
-) -> AsyncIterator[Client]:
+    session: str | None = None, settings: Settings | None = None, **overrides: Any
+) -> AsyncGenerator[Client]:
     """Connect to the broker, starting one where none runs.
 
     Args:
@@ -173,8 +174,8 @@ async def host(
     *,
     wait: bool = False,
     settings: Settings | None = None,
-    **overrides: object,
-) -> AsyncIterator[Host]:
+    **overrides: Any,
+) -> AsyncGenerator[Host]:
     """Connect, and be the host of a session: its children's questions come to ``dialogs``, one at a time.
 
     Args:
@@ -207,8 +208,8 @@ async def host(
 
 @contextlib.asynccontextmanager
 async def _connected(
-    session: str | None, settings: Settings | None, overrides: Mapping[str, object], *, kind: PeerKind
-) -> AsyncIterator[Client]:
+    session: str | None, settings: Settings | None, overrides: Mapping[str, Any], *, kind: PeerKind
+) -> AsyncGenerator[Client]:
     if settings is not None and overrides:
         raise InvalidArgumentError("Give settings or single overrides, not both.", field="settings")
     chosen = load_settings(**overrides) if settings is None else settings

@@ -27,7 +27,7 @@ from pisub.protocol.limits import MAX_DURATION_MS, MAX_TASK_BYTES
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
-from pisub.runs.reconcile import fail_unstarted
+from pisub.runs.reconcile import reconcile
 from pisub.runs.spec import AgentSnapshot, LaunchMessage, OnNoHost, RunSpec
 
 
@@ -121,7 +121,7 @@ def record_launch_error(layout: Layout, run_id: str, error: PisubError | OSError
     Where a runner took the run all the same, the record keeps what the runner writes.
     """
     problem = LaunchError(f"Run {run_id} could not be started: {error}")
-    fail_unstarted(layout, run_id, problem.message, now_ms=SystemClock().wall_ms())
+    reconcile(layout, run_id, now_ms=SystemClock().wall_ms(), launch_error=problem.message)
     return problem
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pisub.process import ProcessIdentity
 from pisub.record.layout import Layout
 from pisub.record.reader import OnProblem, RunView, list_runs, read_run
-from pisub.runs.reconcile import reconcile
+from pisub.runs.reconcile import reconcile, reconcile_all
 
 
 def process_of(view: RunView) -> ProcessIdentity | None:
@@ -41,5 +41,7 @@ def current_views(
 
     A run that was found dead is returned too, also without ``include_finished``: whoever looks wants to know.
     """
-    views = list_runs(layout, session_id=session_id, include_finished=include_finished, on_problem=on_problem)
-    return [reconcile(layout, view.run_id, now_ms=now_ms) if view.needs_reconcile else view for view in views]
+    live = reconcile_all(layout, now_ms=now_ms, session_id=session_id, on_problem=on_problem)
+    if not include_finished:
+        return live
+    return list_runs(layout, session_id=session_id, include_finished=True, on_problem=on_problem)

@@ -41,7 +41,7 @@ class Wakes:
         """Give everything back."""
         self._close_pidfd()
         for unsubscribe in self._unsubscribers:
-            await unsubscribe()
+            unsubscribe()
 
     def watch(self, process: ProcessIdentity | None) -> None:
         """Wake at the end of this process too. Where the kernel cannot tell, the timer does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 import msgspec
 
@@ -51,7 +52,8 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         raise QuestionClosedError(f"Question {arguments.question} has its outcome already: {_in_words(won)}.")
     _post(settings, layout, record, number)
     if console.is_json:
-        console.json("outcome", {**msgspec.to_builtins(won), "runId": record.run_id})
+        document: dict[str, Any] = msgspec.to_builtins(won)
+        console.json("outcome", {"outcome": document.pop("kind"), **document, "runId": record.run_id})
     else:
         console.result(_in_words(won))
     return Exit.OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from argparse import Namespace
 from typing import Any
 
@@ -24,10 +25,11 @@ from pisub.client.stopping import (
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import WaitTimeoutError
+from pisub.errors import RefusedError, WaitTimeoutError
 from pisub.protocol.runs import InboxChanged, RunState, runner_address
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView
+from pisub.runs.reconcile import reconcile
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -38,7 +40,10 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     was_over = view.state.is_terminal
     if not was_over:
         refuse_children(layout, "stop a run")
-        view = _stop(layout, settings, view, arguments.reason)
+        if arguments.declare_dead:
+            view = _declare_dead(layout, view)
+        else:
+            view = _stop(layout, settings, view, arguments.reason)
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(summarize(view))
         console.json("stopped", {**document, "wasOver": was_over})
@@ -46,7 +51,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         console.result(f"{run_id} {view.state}")
         if was_over:
             console.say("it had ended before; nothing was changed")
-        elif view.state is not RunState.STOPPED:
+        elif view.state is not RunState.STOPPED and not arguments.declare_dead:
             console.say("it ended by itself before the stop reached it")
     return Exit.OK
 
@@ -68,6 +73,13 @@ def _stop(layout: Layout, settings: Settings, view: RunView, reason: str) -> Run
             "could not be verified, so it was not signalled."
         )
     return seen
+
+
+def _declare_dead(layout: Layout, view: RunView) -> RunView:
+    """End a run of which nothing on this machine can tell whether it lives; the record says who said so."""
+    if not view.is_unknown:
+        raise RefusedError(f"Run {view.run_id} is {view.state}, not unknown: stop it without --declare-dead.")
+    return reconcile(layout, view.run_id, now_ms=SystemClock().wall_ms(), declared_dead_by=getpass.getuser())
 
 
 def _wake_by_message(settings: Settings, view: RunView) -> None:
