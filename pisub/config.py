@@ -21,6 +21,7 @@ _PREFIX = "PISUB_"
 #: Variables that pisub sets for the processes it starts; they are not settings.
 RUN_ID_VARIABLE = "PISUB_RUN_ID"
 DEPTH_VARIABLE = "PISUB_DEPTH"
+SESSION_VARIABLE = "PISUB_SESSION"
 _FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
 _NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG"})
 

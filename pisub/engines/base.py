@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pisub.protocol.checkpoint import AskResult, Question
+from pisub.protocol.limits import MAX_OUTPUT_BYTES
 
 
 class EngineEvent(msgspec.Struct, frozen=True, tag=True):
@@ -68,6 +69,8 @@ class Settled(EngineEvent, frozen=True):
         reason: Machine-readable cause with ``error``: ``agent-error``, ``import-error``, ``exit-code``, ``signal``.
         exit_code: Of a child program.
         was_cancelled: It ended because of ``cancel``.
+        text_file: Path of a file with the whole result where ``text`` is only its beginning; '' where it is all.
+        text_bytes: Size of the whole result where ``text_file`` is set, and ``text_sha256`` its digest.
     """
 
     text: str = ""
@@ -75,6 +78,35 @@ class Settled(EngineEvent, frozen=True):
     reason: str | None = None
     exit_code: int | None = None
     was_cancelled: bool = False
+    text_file: str = ""
+    text_bytes: int = 0
+    text_sha256: str = ""
+
+
+class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is told about its run. Values and paths; nothing here opens anything.
+
+    Attributes:
+        cwd: Where the child works; the process is already there.
+        artifacts_dir: Where the child's files go; made when the first one is written.
+        output_file: Raw output of a child program, and ``result_file`` its whole result where that is large.
+        sys_path: Import directories of the process that launched the run, after our own.
+        max_output_bytes: Bound of ``output_file`` and of ``result_file``, each.
+    """
+
+    run_id: str
+    session_id: str
+    agent: str
+    task: str
+    cwd: str
+    artifacts_dir: str
+    output_file: str
+    result_file: str
+    system_prompt: str = ""
+    depth: int = 0
+    can_ask: bool = True
+    sys_path: tuple[str, ...] = ()
+    max_output_bytes: int = MAX_OUTPUT_BYTES
 
 
 class Shell(Protocol):

@@ -1,0 +1,47 @@
+"""What may be asked: the bounds of a batch of questions, checked where they are asked and where they arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pisub.errors import InvalidArgumentError
+from pisub.protocol.checkpoint import Question
+from pisub.protocol.limits import MAX_OPTION_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, MAX_QUESTIONS
+
+
+def check_questions(questions: Question | str | Sequence[Question | str]) -> tuple[Question, ...]:
+    """Return the batch as a tuple of questions; a text alone is a question for free text.
+
+    Raises:
+        InvalidArgumentError: A bound is broken; ``field`` names the question, counted from 0.
+    """
+    batch: Sequence[Question | str] = (questions,) if isinstance(questions, Question | str) else questions
+    if not 1 <= len(batch) <= MAX_QUESTIONS:
+        raise InvalidArgumentError(f"Ask 1 to {MAX_QUESTIONS} questions at once, not {len(batch)}.", field="questions")
+    return tuple(_check(each, f"questions[{index}]") for index, each in enumerate(batch))
+
+
+def _check(question: Question | str, field: str) -> Question:
+    checked = Question(question) if isinstance(question, str) else question
+    if not checked.text.strip():
+        raise InvalidArgumentError("A question needs a text.", field=f"{field}.text")
+    if len(checked.text) > MAX_QUESTION_CHARS:
+        raise InvalidArgumentError(
+            f"A question has at most {MAX_QUESTION_CHARS} characters, not {len(checked.text)}.", field=f"{field}.text"
+        )
+    options = tuple(checked.options)
+    if isinstance(checked.options, str):
+        raise InvalidArgumentError("Options are a list of texts, not one text.", field=f"{field}.options")
+    if options and not 2 <= len(options) <= MAX_OPTIONS:
+        raise InvalidArgumentError(
+            f"A choice has 2 to {MAX_OPTIONS} options, not {len(options)}; without options it is a free text.",
+            field=f"{field}.options",
+        )
+    if len(set(options)) != len(options):
+        raise InvalidArgumentError("Two options are the same.", field=f"{field}.options")
+    for option in options:
+        if not option.strip() or len(option) > MAX_OPTION_CHARS:
+            raise InvalidArgumentError(
+                f"An option has 1 to {MAX_OPTION_CHARS} characters, not only white space.", field=f"{field}.options"
+            )
+    return Question(checked.text, options, checked.placeholder)

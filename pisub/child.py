@@ -1,0 +1,175 @@
+"""What an agent's function gets: its task, and the ways to report, to write files and to ask the human.
+
+Owns nothing: it hands everything to the runner's shell and returns at once, but for ``ask``. It must not know the
+record, the broker or the runner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pisub.asking import check_questions
+from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted
+from pisub.errors import InvalidArgumentError, RefusedError
+from pisub.protocol.checkpoint import AskResult, Question
+from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+
+_MAX_ARGUMENT_CHARS = 200
+_MAX_ARGUMENTS = 16
+_PRIVATE_FILE = 0o600
+_PRIVATE_DIR = 0o700
+
+
+class Child:
+    """One agent's side of its run. Made by the engine; use it in the thread and loop that got it.
+
+    Attributes:
+        task: The prompt.
+        cwd: The directory to work in.
+        run_id: This run.
+        session_id: The session that it belongs to.
+    """
+
+    def __init__(self, context: EngineContext, shell: Shell) -> None:
+        self.task = context.task
+        self.cwd = Path(context.cwd)
+        self.run_id = context.run_id
+        self.session_id = context.session_id
+        self._artifacts = Path(context.artifacts_dir)
+        self._can_ask = context.can_ask
+        self._shell = shell
+        self._calls = itertools.count(1)
+        self._open_asks = 0
+        self._is_stopping = False
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the run was asked to end. For code that cannot be cancelled: look here between two pieces of work."""
+        return self._is_stopping
+
+    def note_stopping(self) -> None:
+        """Said by the engine when the run is to end."""
+        self._is_stopping = True
+
+    async def ask(self, questions: Question | str | Sequence[Question | str], *, why: str = "") -> AskResult:
+        """Ask the human, and wait for what becomes of it.
+
+        The run's clock stands still meanwhile. Cancelling the waiting task takes the questions back. What the
+        environment does (no host, no answer, a closed dialog) is a status of the result, never an exception.
+
+        Args:
+            questions: One question or a batch, shown one after another without another asker in between.
+            why: What the answers are needed for, in one sentence; shown with every dialog.
+
+        Raises:
+            InvalidArgumentError: A question breaks a bound.
+            RefusedError: This agent may not ask, or has too many asks open.
+        """
+        batch = check_questions(questions)
+        if not self._can_ask:
+            raise RefusedError("This agent may not ask the human: its definition does not grant it.")
+        if self._open_asks >= MAX_OPEN_ASKS_PER_RUN:
+            raise RefusedError(f"At most {MAX_OPEN_ASKS_PER_RUN} asks of a run can be open at once.")
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[AskResult] = loop.create_future()
+
+        def settle(result: AskResult) -> None:
+            if not future.done():
+                future.set_result(result)
+
+        def hand_over(result: AskResult, /) -> None:
+            with contextlib.suppress(RuntimeError):  # the agent's loop was closed meanwhile: nobody waits
+                loop.call_soon_threadsafe(settle, result)
+
+        self._open_asks += 1
+        number = self._shell.ask(batch, why, hand_over)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self._shell.cancel_ask(number)
+            raise
+        finally:
+            self._open_asks -= 1
+
+    def log(self, text: str) -> None:
+        """Report a line of progress."""
+        self._shell.report(LogLine(str(text)))
+
+    @contextlib.contextmanager
+    def tool(self, name: str, /, **arguments: Any) -> Generator[None]:
+        """Show a piece of work while it lasts, as the use of a tool. An exception in it is shown as an error.
+
+        Args:
+            name: What is used.
+            **arguments: What it is used on; long values are cut.
+        """
+        call_id = next(self._calls)
+        self._shell.report(ToolStarted(call_id, name, _summary(arguments)))
+        is_error = True
+        try:
+            yield
+            is_error = False
+        finally:
+            self._shell.report(ToolEnded(call_id, name, is_error))
+
+    def write(self, path: str | os.PathLike[str], content: str | bytes) -> Path:
+        """Write a file of the run and return where it lies. Replaces a file of that name, whole or not at all.
+
+        Args:
+            path: Relative to the run's ``artifacts`` directory.
+            content: Text (as UTF-8) or bytes, at most ``limits.MAX_ARTIFACT_BYTES``.
+
+        Raises:
+            InvalidArgumentError: The path leads out of the directory, or the content is too large.
+            OSError: It could not be written.
+        """
+        data = content.encode() if isinstance(content, str) else bytes(content)
+        if len(data) > MAX_ARTIFACT_BYTES:
+            raise InvalidArgumentError(
+                f"A file of a run has at most {MAX_ARTIFACT_BYTES // MIB} MiB: split it, or write it elsewhere.",
+                field="content",
+            )
+        relative = Path(path)
+        parts = relative.parts
+        if relative.is_absolute() or not parts or ".." in parts or "\0" in str(relative):
+            raise InvalidArgumentError(f"{str(relative)!r} is not a path inside the run's files.", field="path")
+        parent = self._artifacts
+        for part in (None, *parts[:-1]):
+            parent = parent if part is None else parent / part
+            parent.mkdir(mode=_PRIVATE_DIR, parents=part is None, exist_ok=True)
+            if parent.is_symlink():
+                raise InvalidArgumentError(f"{str(relative)!r} leads through a symlink.", field="path")
+        target = parent / parts[-1]
+        _replace(target, data)
+        self._shell.report(ArtifactWritten(str(relative), len(data)))
+        return target
+
+
+def _replace(target: Path, data: bytes) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _summary(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments that fit a journal line: numbers and truths as they are, all else as a short text."""
+    shown: dict[str, Any] = {}
+    for name, value in itertools.islice(arguments.items(), _MAX_ARGUMENTS):
+        if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**53):
+            shown[name] = value
+            continue
+        text = value if isinstance(value, str) else repr(value)
+        shown[name] = text if len(text) <= _MAX_ARGUMENT_CHARS else text[:_MAX_ARGUMENT_CHARS] + "…"
+    return shown

@@ -1,0 +1,268 @@
+"""What a run writes while it runs: journal, status, and in the end the values of its result.
+
+Owns the open journal and the figures of the status. Lines are appended once a turn, the status at most every
+``STATUS_COALESCE_S`` but at once on a change of state. A disk that is full or refuses fails no run: what could not be
+written is tried again, and counted.
+"""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from pisub.clock import Clock
+from pisub.engines import base as eng
+from pisub.engines.output import BoundedLog
+from pisub.process import ProcessIdentity
+from pisub.protocol.limits import KIB, MAX_RESULT_TEXT_BYTES, STATUS_COALESCE_S
+from pisub.protocol.runs import RunState
+from pisub.record.journal import Journal
+from pisub.record.layout import RunPaths
+from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, Step
+from pisub.record.status import write_status
+from pisub.runs.spec import RunSpec
+
+from .effects import Verdict
+from .machine import Phase, Snapshot
+
+_MAX_LINE_CHARS = 8 * KIB
+_SUMMARY_CHARS = 200
+_MAX_LISTED_ARTIFACTS = 1_000
+
+
+class Recorder:
+    """One run's record while it is written. Used by the shell's thread alone."""
+
+    def __init__(
+        self,
+        paths: RunPaths,
+        spec: RunSpec,
+        journal: Journal,
+        *,
+        process: ProcessIdentity,
+        started_at: int,
+        clock: Clock,
+    ) -> None:
+        self._paths = paths
+        self._spec = spec
+        self._journal = journal
+        self._process = process
+        self._started_at = started_at
+        self._clock = clock
+        self._tool_count = 0
+        self._tools: dict[int, tuple[str, float, int]] = {}
+        self._artifacts: dict[str, int] = {}
+        self._outputs: dict[str, _Lines] = {}
+        self._newest: JournalEvent | None = None
+        self._dirty_since: float | None = None
+        self._must_write_now = False
+
+    @property
+    def has_artifacts(self) -> bool:
+        """Whether the child wrote a file of the run."""
+        return bool(self._artifacts)
+
+    def write_line(self, kind: str, data: dict[str, Any] | None = None, *, is_diagnostic: bool = False) -> None:
+        """Append one event to the journal; it is on disk after ``flush``."""
+        event = self._journal.append(kind, data or {}, ts=self._clock.wall_ms(), is_diagnostic=is_diagnostic)
+        if event is not None:
+            self._newest = event
+
+    def mark_status(self, now: float, *, at_once: bool) -> None:
+        """Say that the status changed."""
+        self._dirty_since = now if self._dirty_since is None else self._dirty_since
+        self._must_write_now = self._must_write_now or at_once
+
+    def take(self, event: eng.EngineEvent, now: float) -> None:
+        """Write down what the child reports."""
+        match event:
+            case eng.LogLine(text):
+                self.write_line("subagent.child.log", {"text": text}, is_diagnostic=True)
+            case eng.ToolStarted(call_id, name, arguments):
+                self._tool_count += 1
+                self._tools[call_id] = (name, now, self._clock.wall_ms())
+                data = {"tool": name, "args": arguments, "callId": call_id}
+                self.write_line("subagent.tool.started", data, is_diagnostic=True)
+                self.mark_status(now, at_once=False)
+            case eng.ToolEnded(call_id, name, is_error):
+                _, since, _ = self._tools.pop(call_id, (name, now, 0))
+                data = {"tool": name, "callId": call_id, "durationMs": round((now - since) * 1000), "isError": is_error}
+                self.write_line("subagent.tool.completed", data, is_diagnostic=True)
+                self.mark_status(now, at_once=False)
+            case eng.OutputBytes(stream, data):
+                for line in self._outputs.setdefault(stream, _Lines()).take(data):
+                    self.write_line(f"subagent.child.{stream}", {"text": line}, is_diagnostic=True)
+            case eng.ArtifactWritten(path, size):
+                self._artifacts[path] = size
+                self.write_line("subagent.artifact.written", {"path": path, "bytes": size})
+            case _:  # a child's process is the tree's concern, its end the machine's
+                pass
+
+    def note_dropped(self, count: int) -> None:
+        """Say in the journal that the child reported faster than could be written."""
+        self.write_line("subagent.child.dropped", {"count": count}, is_diagnostic=True)
+
+    def next_deadline(self) -> float | None:
+        """Return when ``flush`` has something to do at the latest."""
+        return None if self._dirty_since is None else self._dirty_since + STATUS_COALESCE_S
+
+    def flush(self, snapshot: Snapshot, now: float) -> JournalEvent | None:
+        """Write what waits. Returns the newest event that reached the file, if any did.
+
+        Raises:
+            OSError: The disk refuses. Nothing is lost: flush again.
+        """
+        if self._dirty_since is not None and (self._must_write_now or now >= self._dirty_since + STATUS_COALESCE_S):
+            write_status(self._paths, self.status(snapshot))
+            self._dirty_since, self._must_write_now = None, False
+        if not self._journal.is_waiting:
+            return None
+        self._journal.flush()
+        newest, self._newest = self._newest, None
+        return newest
+
+    def close_output(self) -> None:
+        """Write the last line of each of the child's outputs, which had no end of line."""
+        for stream, lines in self._outputs.items():
+            for line in lines.finish():
+                self.write_line(f"subagent.child.{stream}", {"text": line}, is_diagnostic=True)
+
+    def status(self, snapshot: Snapshot) -> RunStatus:
+        """Return the status of the running run."""
+        wall_ms = self._clock.wall_ms()
+        remaining_ms = None if snapshot.remaining_s is None else round(snapshot.remaining_s * 1000)
+        is_clock_running = snapshot.phase is Phase.RUNNING and not snapshot.is_waiting
+        tool = next(reversed(self._tools.values()), None)
+        step_status = "stopped" if snapshot.stopped else "failed" if snapshot.timed_out else "running"
+        return RunStatus(
+            run_id=self._spec.run_id,
+            session_id=self._spec.session_id,
+            state=RunState.RUNNING,
+            pid=self._process.pid,
+            process=self._process,
+            cwd=self._spec.cwd,
+            started_at=self._started_at,
+            last_update=wall_ms,
+            error=snapshot.error,
+            reason=snapshot.reason,
+            stopped=snapshot.stopped,
+            timed_out=snapshot.timed_out,
+            activity_state="waiting_for_human" if snapshot.is_waiting else None,
+            current_tool=None if tool is None else tool[0],
+            current_tool_started_at=None if tool is None else tool[2],
+            tool_count=self._tool_count,
+            steps=(
+                Step(
+                    agent=self._spec.agent.name,
+                    status=step_status,
+                    label=self._spec.label,
+                    started_at=self._started_at,
+                ),
+            ),
+            timeout_ms=self._spec.timeout_ms,
+            deadline_at=wall_ms + remaining_ms if is_clock_running and remaining_ms is not None else None,
+            remaining_ms=remaining_ms,
+            waiting_for_human_ms=round(snapshot.waited_s * 1000),
+        )
+
+    def end(self, verdict: Verdict, snapshot: Snapshot) -> tuple[RunStatus, RunResult]:
+        """Return the last status of the running run, and its result. A text too long for it is in a file then.
+
+        Raises:
+            OSError: That file could not be written.
+        """
+        now = self._clock.wall_ms()
+        settled = verdict.settled or eng.Settled()
+        output, path, size, digest = self._text(settled)
+        state = verdict.state
+        status = msgspec.structs.replace(self.status(snapshot), output_file=path or self._existing_output())
+        is_success = state is RunState.COMPLETE
+        result = RunResult(
+            run_id=self._spec.run_id,
+            session_id=self._spec.session_id,
+            agent=self._spec.agent.name,
+            state=state,
+            success=is_success,
+            exit_code=verdict.exit_code,
+            summary=_summary(output if is_success else verdict.error or ""),
+            output=output,
+            output_path=path or None,
+            output_bytes=size,
+            output_sha256=digest or None,
+            error=verdict.error,
+            reason=verdict.reason,
+            results=(
+                ResultItem(
+                    agent=self._spec.agent.name,
+                    success=is_success,
+                    exit_code=settled.exit_code if settled.exit_code is not None else verdict.exit_code,
+                    output=_summary(output),
+                    error=verdict.error,
+                ),
+            ),
+            artifacts=tuple(f"artifacts/{name}" for name in sorted(self._artifacts)[:_MAX_LISTED_ARTIFACTS]),
+            started_at=self._started_at,
+            ended_at=now,
+            duration_ms=max(0, now - self._started_at),
+            waiting_for_human_ms=round(snapshot.waited_s * 1000),
+            cwd=self._spec.cwd,
+            cleanup="proven" if verdict.is_cleanup_proven else "unproven",
+        )
+        return status, result
+
+    def _existing_output(self) -> str | None:
+        path = self._paths.output(0)
+        return str(path) if path.exists() else None
+
+    def _text(self, settled: eng.Settled) -> tuple[str, str, int, str]:
+        """Return the text or its beginning, and file, size and digest of the whole where it is only the beginning."""
+        if settled.text_file:
+            return settled.text, settled.text_file, settled.text_bytes, settled.text_sha256
+        # An agent may return half a surrogate pair, which no file and no message can hold.
+        data = settled.text.encode("utf-8", "replace")
+        if len(data) <= MAX_RESULT_TEXT_BYTES:
+            return data.decode(), "", len(data), ""
+        path = result_file(self._paths)
+        path.unlink(missing_ok=True)
+        whole = BoundedLog(str(path), len(data))
+        whole.write(data)
+        whole.close()
+        if whole.lost_bytes:
+            raise OSError(f"{path} took only a part of the result")
+        preview = data[:MAX_RESULT_TEXT_BYTES].decode("utf-8", "ignore")
+        return preview, str(path), len(data), hashlib.sha256(data).hexdigest()
+
+
+class _Lines:
+    """Cuts a stream of bytes into lines of text; what is not UTF-8 is replaced, what is too long is cut in pieces."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def take(self, data: bytes) -> list[str]:
+        """Return the lines that are whole now."""
+        *lines, self._rest = (self._rest + self._decoder.decode(data)).split("\n")
+        while len(self._rest) > _MAX_LINE_CHARS:
+            lines.append(self._rest[:_MAX_LINE_CHARS])
+            self._rest = self._rest[_MAX_LINE_CHARS:]
+        return [line[:_MAX_LINE_CHARS].removesuffix("\r") for line in lines]
+
+    def finish(self) -> list[str]:
+        """Return what came after the last end of line."""
+        rest, self._rest = self._rest + self._decoder.decode(b"", final=True), ""
+        return [rest] if rest else []
+
+
+def result_file(paths: RunPaths) -> Path:
+    """Return the file with the whole result where it is too long for ``result.json``."""
+    return paths.dir / "result-0.txt"
+
+
+def _summary(text: str) -> str:
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= _SUMMARY_CHARS else line[: _SUMMARY_CHARS - 1] + "…"
