@@ -5,7 +5,7 @@ Owns the life of a peer and what its end means for others. No sockets, no clock.
 
 from __future__ import annotations
 
-from pisub.errors import PisubError, ProtocolError
+from pisub.errors import IdentityInUseError, InvalidArgumentError, PisubError, ProtocolError, RefusedError
 from pisub.ids import is_address, is_role
 from pisub.process import ProcessIdentity
 from pisub.protocol import codec
@@ -84,26 +84,22 @@ class Admission:
         if accepted.is_full:
             raise PisubError("The broker has no descriptor left for another peer.", code="too_many_peers")
         if not accepted.is_same_user:
-            raise PisubError("This broker belongs to another user.", code="refused")
+            raise RefusedError("This broker belongs to another user.")
         address = hello.address or f"{hello.kind.value}:{accepted.pid}-{hello.incarnation & 0xFFFFFFFFFFFFFFFF:x}"
         if not is_address(address) or address.startswith("role:"):
-            raise PisubError(
-                "An address has 1 to 128 letters, digits and . _ : -", code="invalid_argument", field="address"
-            )
+            raise InvalidArgumentError("An address has 1 to 128 letters, digits and . _ : -", field="address")
         is_runner = hello.kind is PeerKind.RUNNER
         if is_runner != address.startswith(RUNNER_PREFIX):
-            raise PisubError(
-                "Addresses that begin with 'run:' are runners', and runners have no other.", code="refused"
-            )
+            raise RefusedError("Addresses that begin with 'run:' are runners', and runners have no other.")
         if is_runner and hello.process.pid != accepted.pid:
-            raise PisubError("A runner speaks for its own process only.", code="refused")
+            raise RefusedError("A runner speaks for its own process only.")
         return address
 
     def _attach(self, hello: Hello, accepted: Accepted, address: str, now: float) -> tuple[Peer, bool]:
         state = self._state
         before = state.by_route.get(accepted.route)
         if before is not None and before.address != address:
-            raise PisubError("This connection already has an address.", code="protocol_error")
+            raise ProtocolError("This connection already has an address.")
         holder = state.peers.get(address)
         is_resumed = False
         if holder is not None:
@@ -111,7 +107,7 @@ class Admission:
             is_unknown_again = holder.process is None and accepted.process is None and holder.route is None
             is_older = hello.incarnation < holder.incarnation
             if not (is_same_process or is_unknown_again) or is_older:
-                raise PisubError(f"{address} belongs to another live client.", code="identity_in_use")
+                raise IdentityInUseError(f"{address} belongs to another live client.")
             if holder.route is not None and holder.route != accepted.route:
                 state.effects.append(Disconnect(holder.route))
                 state.detach(holder)

@@ -11,8 +11,9 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from types import FrameType
 
 import structlog
 import zmq
@@ -106,8 +107,12 @@ def _serve(
 
 
 @contextlib.contextmanager
-def _signals(shell: Shell, watch: ProcessWatch) -> Iterator[None]:
+def _signals(shell: Shell, watch: ProcessWatch) -> Generator[None]:
     """Let SIGTERM and SIGINT end the loop in order, also while it waits."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        shell.request_leave("signal")
+
     reader, writer = socket.socketpair()
     with reader, writer:
         reader.setblocking(False)
@@ -115,7 +120,7 @@ def _signals(shell: Shell, watch: ProcessWatch) -> Iterator[None]:
         watch.add_reader(reader.fileno())
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: shell.request_leave("signal"))
+            signal.signal(number, leave)
         try:
             yield
         finally:

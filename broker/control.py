@@ -6,9 +6,9 @@ Owns what each ``ControlRequest`` does. It must not know routing of messages bet
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import assert_never
+from typing import assert_never, cast
 
-from pisub.errors import InvalidArgumentError, PisubError, RefusedError, RoleTakenError
+from pisub.errors import InvalidArgumentError, PisubError, RefusedError, RoleTakenError, StaleGenerationError
 from pisub.ids import is_address, is_role
 from pisub.protocol import codec
 from pisub.protocol.base import Message
@@ -51,11 +51,8 @@ class Control:
         """Do what one CONTROL frame asks, and answer it."""
         state = self._state
         try:
-            request = codec.decode(body, ControlRequest)  # type: ignore[arg-type]  # a union is not a type to mypy
-            if CONTROL_NEEDS[type(request)] & ~peer.authority:
-                raise RefusedError(f"This peer may not {request.__struct_config__.tag} (it has {peer.authority}).")
-            if header.fence is not None and not state.holds(peer, header.fence):
-                raise PisubError("The sender no longer holds the role it speaks for.", code="stale_generation")
+            request = codec.decode(body, cast("type[ControlRequest]", ControlRequest))
+            self._authorise(peer, header, request)
             answer = self._do(peer, request, now)
         except PisubError as error:
             state.counters[f"refused_{error.code}"] += 1
@@ -65,6 +62,12 @@ class Control:
         state.send_own(peer, Kind.REPLY, answer, correlation_id=header.message_id)
         self._afterwards(peer, request, now)
 
+    def _authorise(self, peer: Peer, header: Header, request: ControlRequest) -> None:
+        if CONTROL_NEEDS[type(request)] & ~peer.authority:
+            raise RefusedError(f"This peer has not the authority for {type(request).__name__} (only {peer.authority}).")
+        if header.fence is not None and not self._state.holds(peer, header.fence):
+            raise StaleGenerationError("The sender no longer holds the role it speaks for.")
+
     def _do(self, peer: Peer, request: ControlRequest, now: float) -> Message:
         state = self._state
         match request:
@@ -72,31 +75,24 @@ class Control:
                 return self._claim(peer, request)
             case Release():
                 state.roles.release(peer, _key(request), now)
-                return Done()
             case FindRole():
                 return holder_of(state, request.role, request.scope, now)
             case Subscribe():
                 self._subscribe(peer, request)
-                return Done()
             case Unsubscribe():
                 wanted = Subscription(topic=request.topic, is_prefix=request.is_prefix, scope=request.scope)
                 state.topics.remove(peer, confine(peer, wanted) or wanted)
-                return Done()
             case Watch():
-                if not is_address(request.address):
-                    raise InvalidArgumentError("That is not an address.", field="address")
-                if len(peer.watches) >= MAX_WATCHES:
-                    raise RefusedError(f"A peer can watch {MAX_WATCHES} addresses.")
-                return Done()
+                self._check_watch(peer, request)
             case Unwatch():
                 state.unwatch(peer, request.address)
-                return Done()
             case Status():
                 return report(state, now, parked=self._routing.parked_count)
             case Shutdown():
-                return Done()
+                pass
             case _:
                 assert_never(request)
+        return Done()
 
     def _afterwards(self, peer: Peer, request: ControlRequest, now: float) -> None:
         """Do what must follow the answer on the wire."""
@@ -131,6 +127,13 @@ class Control:
             position=self._state.roles.position(peer, key),
             holder=role.holder.address if role.holder is not None else "",
         )
+
+    @staticmethod
+    def _check_watch(peer: Peer, request: Watch) -> None:
+        if not is_address(request.address):
+            raise InvalidArgumentError("That is not an address.", field="address")
+        if len(peer.watches) >= MAX_WATCHES:
+            raise RefusedError(f"A peer can watch {MAX_WATCHES} addresses.")
 
     def _subscribe(self, peer: Peer, request: Subscribe) -> None:
         if len(request.topic) > MAX_TOPIC_CHARS or (not request.topic and not request.is_prefix):

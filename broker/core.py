@@ -84,11 +84,7 @@ class Core:
             if sender is not None and header.fence is None and sender.authority & Authority.CALL:
                 kind = header.kind
                 # The short way: an answer to an open call, to a caller that keeps up.
-                if (
-                    kind == Kind.REPLY
-                    and not header.topic
-                    and Priority.CONTROL <= header.priority <= Priority.DROPPABLE
-                ):
+                if kind == Kind.REPLY and not header.topic and 0 <= header.priority <= Priority.DROPPABLE:
                     caller = peers.get(header.to)
                     if caller is not None and not caller.is_slow:
                         call = caller.calls.get(header.correlation_id)
@@ -97,13 +93,14 @@ class Core:
                             sender.serving -= 1
                             sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: connected
                             continue
-            self._one(route, sender, header, body, frame, now)
+            self._one((route, frame), sender, header, body, now)
         state.counters["received"] += count
         return state.take()
 
     def _one(
-        self, route: bytes, sender: Peer | None, header: Header, body: memoryview, frame: bytes, now: float
+        self, item: tuple[bytes, bytes], sender: Peer | None, header: Header, body: memoryview, now: float
     ) -> None:
+        route, frame = item
         kind = header.kind
         if self._state.is_leaving:
             self._state.send_stranger(route, Kind.LEAVING, Leaving(reason="leaving"))
@@ -216,7 +213,7 @@ class Core:
         """Whoever was connected to the last broker is here by now: what is missing is missing."""
         state = self._state
         state.is_settled = True
-        for key, _ in state.roles.items():
+        for key in state.roles.names():
             state.grant_waiting(key)
         for address in [each for each in state.watchers if each not in state.peers]:
             state.tell_watchers(address, GoneReason.UNKNOWN, 0)

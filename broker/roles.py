@@ -45,6 +45,10 @@ class Roles:
         """Return every role that is held, waited for, or was held."""
         return list(self._table.items())
 
+    def names(self) -> list[RoleKey]:
+        """Return the name and scope of every role."""
+        return list(self._table)
+
     def get(self, key: RoleKey) -> Role | None:
         """Return a role, or None if nobody ever claimed it."""
         return self._table.get(key)

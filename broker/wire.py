@@ -11,7 +11,7 @@ import os
 import socket as sockets
 import struct
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import zmq
@@ -166,7 +166,8 @@ class Wire:
 
     def wait(self, timeout_ms: int, also: int) -> None:
         """Wait until a message, a broken connection or a readable descriptor ``also`` is there."""
-        zmq_poll([(self._socket, _POLLIN), (self._monitor, _POLLIN), (also, _POLLIN)], timeout_ms)
+        entries: list[tuple[Any, int]] = [(self._socket, _POLLIN), (self._monitor, _POLLIN), (also, _POLLIN)]
+        zmq_poll(entries, timeout_ms)
 
     def close(self) -> None:
         """Close both sockets; what was sent may still leave for ``_LINGER_MS``."""
