@@ -20,6 +20,7 @@ import msgspec
 from pisub.protocol.base import Record
 
 _ZOMBIE_STATES = frozenset("ZXx")
+_STOPPED_STATES = frozenset("Tt")
 
 
 class Liveness(enum.Enum):
@@ -150,6 +151,22 @@ def liveness(identity: ProcessIdentity) -> Liveness:
     if stat.state in _ZOMBIE_STATES or stat.start_ticks != identity.start_ticks:
         return Liveness.DEAD
     return Liveness.ALIVE
+
+
+def is_being_reaped(identity: ProcessIdentity) -> bool:
+    """Tell whether a dead process still waits for its parent, and the parent is at work.
+
+    A nursery reaps a runner only after it wrote how the runner ended: until then nobody else has to guess. False when
+    the parent is stopped or dead itself, so nobody waits for ever.
+    """
+    try:
+        stat = read_stat(identity.pid)
+        parent = None if stat is None else read_stat(stat.parent_pid)
+    except PermissionError:
+        return False
+    if stat is None or stat.state not in _ZOMBIE_STATES or stat.start_ticks != identity.start_ticks:
+        return False
+    return parent is not None and parent.state not in _ZOMBIE_STATES | _STOPPED_STATES
 
 
 def open_pidfd(identity: ProcessIdentity) -> int | None:
