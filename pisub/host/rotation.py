@@ -1,0 +1,82 @@
+"""The order in which waiting batches get their turn: round robin over sessions, in them over runs, first come first."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generic, Protocol, TypeVar
+
+
+class Waiting(Protocol):
+    """What the rotation must know of what waits."""
+
+    @property
+    def session_id(self) -> str:
+        """First level of fairness."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """Second level of fairness."""
+        ...
+
+
+W = TypeVar("W", bound=Waiting)
+
+
+class Rotation(Generic[W]):
+    """A fair queue. Adding and taking cost the same however many wait.
+
+    A session (and in it a run) that was served, or that is new, goes behind all others of its level: whoever asks much
+    delays itself.
+    """
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, dict[str, deque[W]]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return self._count
+
+    def add(self, item: W) -> None:
+        """Put an item behind those of its run."""
+        self._sessions.setdefault(item.session_id, {}).setdefault(item.run_id, deque()).append(item)
+        self._count += 1
+
+    def take(self) -> W:
+        """Remove and return the item whose turn it is.
+
+        Raises:
+            LookupError: Nothing waits.
+        """
+        if not self._count:
+            raise LookupError("nothing waits")
+        session_id = next(iter(self._sessions))
+        runs = self._sessions.pop(session_id)
+        run_id = next(iter(runs))
+        items = runs.pop(run_id)
+        item = items.popleft()
+        self._count -= 1
+        if items:
+            runs[run_id] = items
+        if runs:
+            self._sessions[session_id] = runs
+        return item
+
+    def discard(self, item: W) -> None:
+        """Remove an item, wherever it waits; nothing happens if it does not."""
+        runs = self._sessions.get(item.session_id, {})
+        items = runs.get(item.run_id)
+        if items is None or item not in items:
+            return
+        items.remove(item)
+        self._count -= 1
+        if not items:
+            del runs[item.run_id]
+        if not runs:
+            del self._sessions[item.session_id]
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self._sessions.clear()
+        self._count = 0
