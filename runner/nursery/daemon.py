@@ -26,7 +26,6 @@ from .core import IDLE_EXIT_S, NurseryCore
 from .parts import Parts
 from .reaper import become_subreaper
 from .server import NurseryServer
-from .title import set_title
 
 _BACKLOG: Final = 128
 
@@ -50,7 +49,6 @@ def serve(paths: NurseryPaths, lock: int, load: Callable[[], Parts], *, idle_exi
     if os.fork():
         os._exit(0)
     os.setsid()
-    set_title(f"pisub: nursery {paths.key}")
     os.ftruncate(lock, 0)
     os.pwrite(lock, msgspec.json.encode(own_identity()), 0)
 

@@ -1,0 +1,76 @@
+"""After a runner's death the record is finished by itself, with the cause, and by the real programs."""
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pisub.config import Settings
+from pisub.launchers.local import LocalLauncher
+from pisub.protocol.runs import RunState
+from pisub.record.layout import Layout
+from pisub.record.reader import RunView, read_run
+from pisub.record.submit import submit_run
+from pisub.runs.spec import LaunchMessage, RunnerSpec, RunSpec
+from tests.support.eventually import eventually
+from tests.support.nursery_launches import again, proof_of, submitted
+
+AGENT = """
+import time
+from pathlib import Path
+
+async def agent(child):
+    Path("here").touch()
+    if child.task == "stay":
+        time.sleep(600)
+    return "done: " + child.task
+"""
+
+
+def submit_agent(settings: Settings, tmp_path: Path, task: str) -> LaunchMessage:
+    (tmp_path / "some_agent.py").write_text(AGENT)
+    message = submitted(settings, tmp_path)
+    layout = Layout.of(settings)
+    old = msgspec.json.decode(layout.run(message.run_id).spec.read_bytes(), type=RunSpec)
+    runner = RunnerSpec(type="python", target="some_agent:agent", import_paths=(str(tmp_path),))
+    run_id = message.run_id[:-1] + ("0" if message.run_id[-1] != "0" else "1")
+    spec = msgspec.structs.replace(
+        old, run_id=run_id, task=task, agent=msgspec.structs.replace(old.agent, runner=runner)
+    )
+    assert submit_run(layout, spec)
+    return again(message, run_id=run_id)
+
+
+def ended(settings: Settings, message: LaunchMessage) -> RunView:
+    def look() -> RunView | None:
+        view = read_run(Layout.of(settings), message.run_id)
+        return view if view.result is not None and not view.needs_reconcile else None
+
+    return eventually(look, what="the run's end is on record")
+
+
+@pytest.mark.parametrize("nursery", [True, False])
+def test_a_run_completes_and_its_process_s_end_is_proven(settings: Settings, tmp_path: Path, nursery: bool) -> None:
+    settings = msgspec.structs.replace(settings, nursery=nursery)
+    message = submit_agent(settings, tmp_path, "go")
+    launched = LocalLauncher(settings).launch_blocking(message)
+    view = ended(settings, message)
+    assert view.result is not None
+    assert (view.state, view.result.output) == (RunState.COMPLETE, "done: go")
+    proof = proof_of(settings, message)
+    assert (proof.state, proof.exit_code, proof.process) == ("observed", 0, launched.process)
+
+
+@pytest.mark.parametrize("nursery", [True, False])
+def test_a_killed_runner_s_run_is_failed_with_the_signal_by_nobody_s_doing(
+    settings: Settings, tmp_path: Path, nursery: bool
+) -> None:
+    settings = msgspec.structs.replace(settings, nursery=nursery)
+    message = submit_agent(settings, tmp_path, "stay")
+    launched = LocalLauncher(settings).launch_blocking(message)
+    eventually((tmp_path / "here").exists)
+    os.kill(launched.process.pid, 9)
+    view = ended(settings, message)
+    assert view.result is not None
+    assert (view.state, view.result.reason, view.result.signal) == (RunState.FAILED, "runner-died", "SIGKILL")
