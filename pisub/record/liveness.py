@@ -7,39 +7,34 @@ from typing import Final
 
 from pisub.process import Liveness, ProcessIdentity, boot_id, liveness, pid_namespace
 from pisub.record.layout import RunPaths
-from pisub.record.lock import is_held
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 #: File systems that another machine can write: a free lock there says nothing about that machine's processes.
 _SHARED: Final = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "ceph", "afs", "lustre", "gpfs"})
 
 
-def runner_liveness(paths: RunPaths, process: ProcessIdentity, *, is_locked: bool | None = None) -> Liveness:
-    """Tell whether the process that runs, or ran, a run is alive.
+def run_liveness(paths: RunPaths, process: ProcessIdentity, *, is_runner: bool) -> Liveness:
+    """Tell whether the process on which a run depends is alive. Call it where the lock is free, or one's own.
 
-    Its identity decides where it can be looked at. Where it cannot (another pid namespace, a container made anew), a
-    free lock proves death: the kernel would hold it for a living runner. What is left is unknown, never dead.
+    Its identity decides where it can be looked at. Where it cannot, the free lock proves a runner dead: the kernel
+    would hold it for a living one, in whatever pid namespace. A submitter holds no lock, but on a local file system
+    it cannot outlive its kernel. What is left is unknown, never dead.
 
     Args:
         paths: The run.
         process: Its runner, or its submitter.
-        is_locked: What the caller knows about the lock; None looks.
-
-    Raises:
-        UnsafePathError: The lock's file is unsafe.
+        is_runner: Which of the two.
     """
     found = liveness(process)
     if found is not Liveness.UNKNOWN:
         return found
     if process.pid <= 0 or process.start_ticks == 0 or not process.boot_id:
         return Liveness.UNKNOWN  # a record without an identity: nothing can be concluded
-    is_same_kernel = process.boot_id == boot_id()
-    if is_same_kernel and process.pid_namespace == pid_namespace():
+    if process.boot_id != boot_id():
+        return Liveness.DEAD if is_on_local_filesystem(paths.dir) else Liveness.UNKNOWN
+    if process.pid_namespace == pid_namespace():
         return Liveness.UNKNOWN  # the number means something here, and the kernel would not say what
-    if not is_same_kernel and not is_on_local_filesystem(paths.dir):
-        return Liveness.UNKNOWN
-    locked = is_held(paths.lock) if is_locked is None else is_locked
-    return Liveness.UNKNOWN if locked else Liveness.DEAD
+    return Liveness.DEAD if is_runner else Liveness.UNKNOWN
 
 
 def is_on_local_filesystem(path: Path) -> bool:

@@ -216,12 +216,16 @@ def find_question(layout: Layout, text: str) -> tuple[AskView, int]:
     view = read_ask(layout, run_id, fits[0])
     if view.outcome is not None:
         raise QuestionClosedError(f"Ask {fits[0]} has ended: {view.outcome.result.status}.")
-    number = int(match[2]) if match and match[2] else min(view.open_numbers, default=0)
-    if number == 0 or number in view.outcomes:
-        ended = view.outcomes[number].kind if number else "every question has its outcome"
-        raise QuestionClosedError(f"Question {fits[0]}.{number or 1} is closed: {ended}.")
-    if number > len(view.record.questions):
+    if match is not None and match[2] is not None:
+        number = int(match[2])
+    elif view.open_numbers:
+        number = view.open_numbers[0]
+    else:
+        raise QuestionClosedError(f"Every question of ask {fits[0]} has its outcome.")
+    if not 1 <= number <= len(view.record.questions):
         raise UnknownQuestionError(f"Ask {fits[0]} has {len(view.record.questions)} questions, no {number}.")
+    if number in view.outcomes:
+        raise QuestionClosedError(f"Question {fits[0]}.{number} is closed: {view.outcomes[number].kind}.")
     return view, number
 
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from pisub.errors import AmbiguousIdError, PisubError, RecordCorruptError, UnknownRunError
 from pisub.ids import check_prefix, is_id
-from pisub.process import Liveness
+from pisub.process import Liveness, ProcessIdentity
 from pisub.protocol.base import Record
 from pisub.protocol.runs import RunState
 from pisub.record.atomic import exists, read_record, read_survivor
 from pisub.record.dirs import check_dir, list_names
 from pisub.record.layout import Layout, RunPaths
-from pisub.record.liveness import runner_liveness
+from pisub.record.liveness import run_liveness
 from pisub.record.lock import is_held
 from pisub.record.model import ProcessTerminalProof, RunResult, RunStatus, Started
 from pisub.record.pairs import READINGS, Reading, StatusFile, Verdict
@@ -245,12 +245,15 @@ def _judge(files: RunFiles, *, is_locked: bool) -> tuple[RunState, RunResult | N
     return (not_ended, None) if decides is None else (decides.state, decides)
 
 
-def _life(paths: RunPaths, files: RunFiles) -> Liveness:
-    """Tell whether whoever would go on with a run lives: its runner; before the start, its submitter."""
+def process_of(files: RunFiles) -> tuple[ProcessIdentity, bool]:
+    """Return who would go on with a run, and whether it is the runner: before the start it is the submitter."""
     if files.started is not None:
-        process = files.started.process
-    elif files.status is not None:
-        process = files.status.process
-    else:
-        process = files.spec.submitter
-    return runner_liveness(paths, process, is_locked=False)
+        return files.started.process, True
+    if files.status is not None:
+        return files.status.process, True
+    return files.spec.submitter, False
+
+
+def _life(paths: RunPaths, files: RunFiles) -> Liveness:
+    process, is_runner = process_of(files)
+    return run_liveness(paths, process, is_runner=is_runner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pisub.protocol.base import Record
 from pisub.record.atomic import encode_record, exists, write_new
-from pisub.record.dirs import make_dir
+from pisub.record.dirs import check_dir, make_dir
 from pisub.record.layout import Layout, SessionPaths
 from pisub.runs.spec import RunSpec
 
@@ -35,7 +35,7 @@ def submit_run(layout: Layout, spec: RunSpec) -> bool:
         OSError: The disk is full, or the like.
     """
     run = layout.run(spec.run_id)
-    if exists(run.spec):
+    if check_dir(run.dir) and exists(run.spec):
         return False
     session = prepare_session(layout, spec.session_id)
     make_dir(run.dir, fsync=layout.fsync)

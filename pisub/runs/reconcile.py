@@ -18,11 +18,11 @@ from pisub.record.dirs import list_names
 from pisub.record.ends import Death, initial_status, result_of_death, result_of_status
 from pisub.record.journal import Journal
 from pisub.record.layout import Layout, RunPaths
-from pisub.record.liveness import runner_liveness
+from pisub.record.liveness import run_liveness
 from pisub.record.lock import RunLock
 from pisub.record.model import RunResult, RunStatus
 from pisub.record.pairs import Verdict
-from pisub.record.reader import OnProblem, RunFiles, RunView, read_files, read_run
+from pisub.record.reader import OnProblem, RunFiles, RunView, process_of, read_files, read_run
 from pisub.record.tails import read_tail
 
 __all__ = ["CommitStep", "commit_end", "reconcile", "reconcile_all"]
@@ -160,15 +160,10 @@ def _lost(files: RunFiles) -> RunResult | None:
 
 def _is_over(paths: RunPaths, files: RunFiles, *, launch_error: str | None, declared_by: str | None) -> bool:
     """Tell whether nobody will go on with this run. The lock is ours, so nobody does now."""
-    if files.started is not None:
-        process = files.started.process
-    elif files.status is not None:
-        process = files.status.process
-    else:
-        process = files.spec.submitter
-        if launch_error is not None and not files.was_started:
-            return True
-    match runner_liveness(paths, process, is_locked=False):
+    if launch_error is not None and not files.was_started and files.status is None:
+        return True
+    process, is_runner = process_of(files)
+    match run_liveness(paths, process, is_runner=is_runner):
         case Liveness.DEAD:
             return True
         case Liveness.UNKNOWN:
