@@ -15,18 +15,26 @@ from pisub.agents.surveyor.report import render_report
 from tests.support.survey_trees import survey_of
 
 ENDINGS = st.sampled_from([b"", b".py", b".js", b".ts", b".md", b".toml", b".min.js"])
-PIECES = st.binary(min_size=1, max_size=12).map(lambda raw: raw.translate(None, b"/\0"))
-NAMES = st.builds(lambda stem, ending: (stem or b"x") + ending, PIECES, ENDINGS).filter(
-    lambda n: n not in {b".", b".."}
-)
-SPECIAL = st.sampled_from(
-    [b"package.json", b"pyproject.toml", b"Makefile", b".gitignore", b"Dockerfile", b"__init__.py"]
-)
-PATHS = st.lists(NAMES | SPECIAL, min_size=1, max_size=3).map(b"/".join)
-WORDS = st.sampled_from(
-    [b"import a\n", b"# TODO x\n", b"from . import b\n", b"a: b\n", b"{", b"[", b"'", b"\xff", b"|"]
-)
-CONTENTS = st.lists(WORDS | st.binary(max_size=20), max_size=8).map(b"".join)
+SPECIAL = [b"package.json", b"pyproject.toml", b"Makefile", b".gitignore", b"Dockerfile", b"__init__.py"]
+WORDS = [b"import a\n", b"# TODO x\n", b"from . import b\n", b"a: b\n", b"{", b"[", b"'", b"\xff", b"|"]
+
+
+def make_name(stem: bytes, ending: bytes) -> bytes:
+    name = stem.translate(None, b"/\0") + ending
+    return b"x" + name if name in {b"", b".", b".."} else name
+
+
+def join_path(names: list[bytes]) -> bytes:
+    return b"/".join(names)
+
+
+def join_text(words: list[bytes]) -> bytes:
+    return b"".join(words)
+
+
+NAMES = st.builds(make_name, st.binary(max_size=12), ENDINGS)
+PATHS = st.lists(st.one_of(NAMES, st.sampled_from(SPECIAL)), min_size=1, max_size=3).map(join_path)
+CONTENTS = st.lists(st.one_of(st.sampled_from(WORDS), st.binary(max_size=20)), max_size=8).map(join_text)
 
 
 @settings(deadline=None)

@@ -97,7 +97,7 @@ class RecordingChild:
         self.logs.append(text)
 
     @contextmanager
-    def tool(self, name: str, **args: object) -> Generator[None, None, None]:
+    def tool(self, name: str, /, **args: object) -> Generator[None, None, None]:
         """Keep a step's name."""
         self.tools.append(name)
         yield

@@ -50,7 +50,7 @@ class SurveyChild(Protocol):
         """Report progress for people."""
         ...
 
-    def tool(self, name: str, **args: object) -> AbstractContextManager[object]:
+    def tool(self, name: str, /, **args: object) -> AbstractContextManager[object]:
         """Show a step as a tool call."""
         ...
 
