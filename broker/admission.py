@@ -135,6 +135,7 @@ class Admission:
         peer.route = accepted.route
         peer.resume_by = None
         peer.needs_resync = False
+        peer.was_cut_off = False
         # What waits while there was no connection goes by the mailbox, after the Welcome.
         peer.is_suspended = len(peer.mailbox) > 0
         if peer.is_suspended:
@@ -278,7 +279,7 @@ class Admission:
         """End lost peers whose grace is over, and connections that never said Hello."""
         state = self._state
         for peer in [each for each in state.peers.values() if each.resume_by is not None and each.resume_by <= now]:
-            self.end(peer, GoneReason.LOST, now)
+            self.end(peer, GoneReason.SLOW if peer.was_cut_off else GoneReason.LOST, now)
         for route, stranger in list(state.strangers.items()):
             if stranger.since + HELLO_TIMEOUT_S <= now:
                 del state.strangers[route]

@@ -19,6 +19,7 @@ from pisub.protocol.session import (
     Claimed,
     ControlRequest,
     Done,
+    Failure,
     FindRole,
     Release,
     RoleHolder,
@@ -57,7 +58,8 @@ class Control:
         except PisubError as error:
             state.counters[f"refused_{error.code}"] += 1
             holder = error.holder if isinstance(error, RoleTakenError) else ""
-            state.fail(peer, header.message_id, error.code, error.message, holder=holder)
+            failure = Failure(code=error.code, message=error.message, field=error.field, holder=holder)
+            state.send_own(peer, Kind.FAIL, failure, correlation_id=header.message_id)
             return
         state.send_own(peer, Kind.REPLY, answer, correlation_id=header.message_id)
         self._afterwards(peer, request, now)

@@ -72,9 +72,8 @@ class Core:
         peers = state.peers
         sends = state.sends
         unpack = codec.unpack
-        count = 0
         for route, frame in items:
-            count += 1
+            state.received += 1
             sender = by_route.get(route)
             try:
                 header, body = unpack(frame)
@@ -94,7 +93,6 @@ class Core:
                             sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: connected
                             continue
             self._one((route, frame), sender, header, body, now)
-        state.counters["received"] += count
         return state.take()
 
     def _one(
@@ -177,10 +175,18 @@ class Core:
         return list(self._state.suspended)
 
     def next_queued(self, route: bytes) -> Send | None:
-        """Return what to send next to a suspended peer; None when nothing waits."""
+        """Return what to send next to a suspended peer; None when nothing waits, and then it is suspended no more.
+
+        A peer for which only droppable messages came has nothing waiting: the next message shows whether it reads.
+        """
         peer = self._state.suspended.get(route)
-        waiting = None if peer is None else peer.mailbox.peek()
-        return None if waiting is None else (route, *waiting)
+        if peer is None:
+            return None
+        waiting = peer.mailbox.peek()
+        if waiting is None:
+            self._state.resume(peer)
+            return None
+        return (route, *waiting)
 
     def handed_over(self, route: bytes) -> None:
         """What ``next_queued`` returned was sent."""

@@ -29,6 +29,7 @@ class Peer:
         serving: How many open calls are bound to it.
         is_slow: Whether a message to it cannot simply be sent: no connection, a queue, or a gap to tell of.
         resume_by: When a lost connection counts as a lost peer; None while connected, or kept while the process lives.
+        was_cut_off: Whether the broker broke its connection because it did not read.
         needs_resync: Whether messages to it may have been dropped or lost since its last Welcome.
     """
 
@@ -54,6 +55,7 @@ class Peer:
         "stamp",
         "subscriptions",
         "waits_for",
+        "was_cut_off",
         "watches",
     )
 
@@ -89,6 +91,7 @@ class Peer:
         self.is_suspended = False
         self.resume_by: float | None = None
         self.needs_resync = False
+        self.was_cut_off = False
 
     @property
     def bound_name(self) -> str:

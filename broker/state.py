@@ -74,6 +74,7 @@ class State:
         self.by_process: dict[ProcessIdentity, dict[Peer, None]] = {}
         self.suspended: dict[bytes, Peer] = {}
         self.counters: Counter[str] = Counter()
+        self.received = 0
         self.queued_bytes = 0
         self.is_leaving = False
         self.sends: list[Send] = []
@@ -137,10 +138,15 @@ class State:
         before = peer.mailbox.queued_bytes
         peer.mailbox.pop()
         self.queued_bytes += peer.mailbox.queued_bytes - before
-        if not len(peer.mailbox) and peer.route is not None:
+        if not len(peer.mailbox):
+            self.resume(peer)
+
+    def resume(self, peer: Peer) -> None:
+        """Nothing waits for the peer: send to it directly again."""
+        if peer.route is not None:
             self.suspended.pop(peer.route, None)
-            peer.is_suspended = False
-            peer.refresh_pace()
+        peer.is_suspended = False
+        peer.refresh_pace()
 
     def cut_off(self, peer: Peer) -> None:
         """Break the connection of a peer that does not read. It stays who it is while its process lives."""
@@ -152,6 +158,8 @@ class State:
         if peer.route is not None:
             self.effects.append(Disconnect(peer.route))
             self.detach(peer)
+            peer.was_cut_off = True
+            peer.resume_by = None if peer.process is not None else self.started_at  # nobody would say that it died
 
     def detach(self, peer: Peer) -> None:
         """The peer has no connection now."""
@@ -175,10 +183,9 @@ class State:
         """Send a message of the broker's own to a connection that is no peer."""
         self.sends.append((route, self.own_stamp, own_frame(kind, message, correlation_id=correlation_id)))
 
-    def fail(self, peer: Peer, correlation_id: int, code: str, message: str, *, holder: str = "") -> None:
+    def fail(self, peer: Peer, correlation_id: int, code: str, message: str) -> None:
         """Tell a peer why there will be no reply."""
-        failure = Failure(code=code, message=message, holder=holder)
-        self.send_own(peer, Kind.FAIL, failure, correlation_id=correlation_id)
+        self.send_own(peer, Kind.FAIL, Failure(code=code, message=message), correlation_id=correlation_id)
 
     def refuse(self, peer: Peer, header: Header, code: str, message: str) -> None:
         """Count a refused message, and say so to a sender that waits or may want to know."""

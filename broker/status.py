@@ -19,6 +19,7 @@ def report(state: State, now: float, *, parked: int) -> StatusReport:
     peers = sorted(state.peers.values(), key=lambda peer: (-peer.mailbox.queued_bytes, peer.address))
     held = [(key, role) for key, role in state.roles.items() if role.holder is not None]
     gauges = {
+        "received": state.received,
         "peers": len(state.peers),
         "connections": len(state.accepted),
         "roles_held": len(held),
