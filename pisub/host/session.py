@@ -1,0 +1,289 @@
+"""A session's host on the bus: holds the role, takes its children's questions, brings their ends.
+
+Owns the claim and its number in the record, the way from a message to the desk, and the watch on who asks. What becomes
+of a question is ``pisub.host.queue``'s; what the record holds, ``pisub.record``'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from pisub.client.bus import Bus, BusState, Incoming, Sender
+from pisub.clock import Clock, SystemClock
+from pisub.config import Settings
+from pisub.errors import PisubError, RefusedError, RoleTakenError, StaleGenerationError
+from pisub.host import queue_events as ev
+from pisub.host.completions import CompletionHandler, Completions
+from pisub.host.desk import Desk, Report
+from pisub.host.dialogs import Dialogs
+from pisub.host.requests import to_ask
+from pisub.ids import check_session_id
+from pisub.process import Liveness, ProcessIdentity, liveness, own_identity
+from pisub.protocol.checkpoint import (
+    HOST_READY_TOPIC,
+    HOST_ROLE,
+    AnswerPosted,
+    AskCancelled,
+    AskRequest,
+    AskResult,
+    HostReady,
+)
+from pisub.protocol.limits import SETTLE_S
+from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, runner_address
+from pisub.protocol.session import Claimed, RoleGranted, Terminated
+from pisub.record.layout import Layout
+from pisub.record.questions import AskView, list_open_asks, read_ask, record_outcome
+from pisub.record.sessions import claim_host_record, last_host
+
+#: An asker whose connection is lost, while its process may live, is looked at this often.
+ASKER_CHECK_S: Final = 1.0
+
+
+class HostSession:
+    """The host of one session, from ``start`` to ``stop``. One per bus.
+
+    Args:
+        bus: A connection of kind host. It stays the caller's to close.
+        layout: The record.
+        settings: Unused numbers are the record's: an ask brings its own times.
+        session_id: The session.
+        dialogs: The face that asks the human.
+        clock: Time.
+        report: Told of what went wrong outside of any call; None is the loop's exception handler.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        layout: Layout,
+        settings: Settings,
+        session_id: str,
+        dialogs: Dialogs,
+        *,
+        clock: Clock | None = None,
+        report: Report | None = None,
+    ) -> None:
+        self.session_id = check_session_id(session_id)
+        self.settings = settings
+        self._bus = bus
+        self._layout = layout
+        self._clock = clock or SystemClock()
+        self._report = report or _report_to_loop
+        self._desk = Desk(
+            dialogs,
+            functools.partial(record_outcome, layout),
+            by=bus.address,
+            clock=self._clock,
+            on_unclaimed=self._tell_runner,
+            report=self._report,
+        )
+        self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
+        self._askers: dict[str, _Asker] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._granted = asyncio.Event()
+        self._is_host = False
+        self._is_stopped = False
+
+    @property
+    def is_host(self) -> bool:
+        """Whether it holds the role now. Without, it waits for its turn and shows no dialogs."""
+        return self._is_host and not self._is_stopped
+
+    def on_completion(self, handler: CompletionHandler) -> None:
+        """Have ``handler`` called for each end of a run of the session. Without one the ends stay for another host."""
+        self._completions.handler = handler
+        self._completions.wake()
+
+    async def start(self, *, wait: bool = False) -> None:
+        """Claim the role and begin.
+
+        With ``wait`` and a taken role it returns at once, and becomes the host when the other goes.
+
+        Raises:
+            RoleTakenError: Another is the session's host, and ``wait`` is false.
+            InvalidArgumentError: This bus serves a host already.
+        """
+        self._bus.serve(AskRequest, self._on_request)
+        self._bus.on_tell(AskCancelled, self._on_cancelled)
+        self._bus.on_tell(AnswerPosted, self._on_answer_posted)
+        self._bus.on_role(self._on_role)
+        self._bus.on_state(self._on_state)
+        for topic in (ASYNC_STARTED_TOPIC, ASYNC_COMPLETE_TOPIC):
+            await self._bus.subscribe(topic, self._on_run_news, scope=self.session_id)
+        if (await self._claim(wait=wait)).generation:
+            await self._become_host()
+
+    async def stop(self) -> None:
+        """Give the role back. Open questions stay open, for the next host. Idempotent."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        await self._desk.stop("The host ends.")
+        await self._completions.stop()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        try:
+            await self._bus.release(HOST_ROLE, self.session_id)
+        except PisubError as error:  # no broker: the role ends with the connection
+            self._report("The host's role could not be given back.", error)
+
+    # The role. ---------------------------------------------------------------------------------------------------
+
+    async def _claim(self, *, wait: bool) -> Claimed:
+        last = await asyncio.to_thread(last_host, self._layout, self.session_id)
+        number, process = (0, None) if last is None else last
+        # The last host's process lives: after a broker's restart it may be about to return, so stand behind it.
+        is_second = process is not None and process != own_identity() and liveness(process) is not Liveness.DEAD
+        while True:
+            try:
+                claimed = await self._bus.claim(HOST_ROLE, self.session_id, wait=wait or is_second, record_n=number + 1)
+                break
+            except StaleGenerationError:  # another host came and went since the record was read
+                last = await asyncio.to_thread(last_host, self._layout, self.session_id)
+                number = max(number, 0 if last is None else last[0]) + 1
+        if claimed.generation or wait:
+            return claimed
+        if not claimed.holder:
+            try:
+                async with asyncio.timeout(2 * SETTLE_S):  # a young broker grants it when it has settled
+                    await self._granted.wait()
+                return Claimed(role=HOST_ROLE, scope=self.session_id, generation=0)  # on_role has done the rest
+            except TimeoutError:
+                pass
+        await self._bus.release(HOST_ROLE, self.session_id)
+        holder = claimed.holder or "another process"
+        raise RoleTakenError(f"{holder} is the host of session {self.session_id!r} already.", holder=claimed.holder)
+
+    def _on_role(self, granted: RoleGranted) -> None:
+        if (granted.role, granted.scope) == (HOST_ROLE, self.session_id) and not self._is_stopped:
+            self._granted.set()
+            self._spawn(self._become_host())
+
+    async def _become_host(self) -> None:
+        is_first = not self._is_host
+        self._is_host = True
+        if is_first:
+            number = await asyncio.to_thread(claim_host_record, self._layout, self.session_id, own_identity())
+            self._completions.start(f"host-{number}")
+        self._bus.publish(HOST_READY_TOPIC, HostReady(session_id=self.session_id), scope=self.session_id)
+        await self._take_open_asks()
+
+    def _on_state(self, state: BusState) -> None:
+        if state is BusState.DISCONNECTED or not self.is_host:
+            return
+        self._completions.wake()
+        if state is BusState.RESYNC:
+            self._spawn(self._take_open_asks())
+
+    def _on_run_news(self, _: Incoming) -> None:
+        self._completions.wake()
+
+    # Asks. -------------------------------------------------------------------------------------------------------
+
+    async def _on_request(self, request: AskRequest, sender: Sender) -> AskResult:
+        if not self.is_host:
+            raise RefusedError("This process is not the session's host.")
+        if sender.address != runner_address(request.run_id):
+            raise RefusedError(f"{sender.address} cannot ask for run {request.run_id}.")
+        ask = to_ask(request, self.session_id)
+        view = await asyncio.to_thread(read_ask, self._layout, ask.run_id, ask.ask_id)
+        if view.record.session_id != self.session_id or view.record.questions != ask.questions:
+            raise RefusedError(f"Ask {ask.ask_id} is not what its record says, or of another session.")
+        if view.outcome is not None:
+            return view.outcome.result
+        await self._attend(view)
+        return await self._desk.ask(ask, tuple(view.outcomes.values()))
+
+    async def _take_open_asks(self) -> None:
+        views = await asyncio.to_thread(list_open_asks, self._layout, session_id=self.session_id)
+        for view in views:
+            # A dead asker's questions are closed by whoever reconciles its run; nobody should be asked them.
+            if liveness(view.record.asker) is not Liveness.DEAD:
+                try:
+                    ask = to_ask(view.record, self.session_id)
+                except PisubError as error:
+                    self._report(f"Ask {view.record.ask_id} cannot be shown.", error)
+                    continue
+                self._desk.feed(ev.AskArrived(ask=ask, outcomes=tuple(view.outcomes.values())))
+                await self._attend(view)
+
+    def _on_cancelled(self, message: AskCancelled, sender: Sender) -> None:
+        asker = self._askers.get(sender.address)
+        if asker is not None and message.ask_id in asker.asks:
+            self._desk.feed(ev.AskWithdrawn(ask_id=message.ask_id, reason=message.reason or "the asker took it back"))
+
+    def _on_answer_posted(self, message: AnswerPosted, _: Sender) -> None:
+        if message.ask_id in self._desk.open_asks:
+            self._spawn(self._read_again(message.run_id, message.ask_id))
+
+    async def _read_again(self, run_id: str, ask_id: str) -> None:
+        view = await asyncio.to_thread(read_ask, self._layout, run_id, ask_id)
+        for outcome in view.outcomes.values():
+            self._desk.feed(ev.OutcomeSettled(outcome=outcome))
+        if view.outcome is not None:
+            self._desk.feed(ev.AskWithdrawn(ask_id=ask_id, reason="the asker has its result"))
+
+    def _tell_runner(self, end: ev.EndAsk) -> None:
+        posted = AnswerPosted(ask_id=end.ask_id, run_id=end.run_id, number=0)
+        self._bus.tell(runner_address(end.run_id), posted, scope=self.session_id)
+
+    # Askers. -----------------------------------------------------------------------------------------------------
+
+    async def _attend(self, view: AskView) -> None:
+        """Notice when the asker goes."""
+        address = runner_address(view.record.run_id)
+        asker = self._askers.setdefault(address, _Asker(view.record.asker))
+        asker.asks &= set(self._desk.open_asks)
+        asker.asks.add(view.record.ask_id)
+        if not asker.is_watched and self._bus.is_connected:
+            asker.is_watched = True
+            await self._bus.watch(address, self._on_gone)
+
+    def _on_gone(self, message: Terminated) -> None:
+        asker = self._askers.get(message.address)
+        if asker is not None and not self._is_stopped:
+            asker.is_watched = False
+            self._look_at(message.address, asker)
+
+    def _look_at(self, address: str, asker: _Asker) -> None:
+        """Close the dialogs of an asker that is dead; one that has only lost its connection is looked at again."""
+        still_open = asker.asks & set(self._desk.open_asks)
+        if liveness(asker.process) is Liveness.ALIVE and still_open and not self._is_stopped:
+            asyncio.get_running_loop().call_later(ASKER_CHECK_S, self._look_at, address, asker)
+            return
+        self._askers.pop(address, None)
+        for ask_id in still_open:
+            self._desk.feed(ev.AskWithdrawn(ask_id=ask_id, reason="the asker is gone"))
+        self._completions.wake()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._report("The host could not follow a message.", error)
+
+
+class _Asker:
+    """A run that asks, for as long as it has an open ask."""
+
+    def __init__(self, process: ProcessIdentity) -> None:
+        self.process = process
+        self.asks: set[str] = set()
+        self.is_watched = False
+
+
+def _report_to_loop(what: str, error: BaseException | None) -> None:
+    context: dict[str, Any] = {"message": f"pisub host: {what}"}
+    if error is not None:
+        context["exception"] = error
+    asyncio.get_running_loop().call_exception_handler(context)
