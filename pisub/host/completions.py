@@ -1,7 +1,7 @@
 """The ends of a session's runs: brought to the host's handler, each once, whoever noticed them first.
 
 Messages only wake this; the outbox on disk is what is delivered. It looks again every few seconds and after every gap
-in the connection, so a lost message delays an end and loses none. Runs that die are noticed by a watch on their address.
+in the connection, so a lost message delays an end and loses none. A watch on its address notices a run's death.
 """
 
 from __future__ import annotations
