@@ -39,14 +39,14 @@ class Surroundings(msgspec.Struct, frozen=True):
         return hashlib.sha256(data).hexdigest()[:16]
 
 
-def own_surroundings() -> Surroundings:
-    """Look at this process. About half a millisecond, most of it for the files."""
+def own_surroundings(files: str | None = None) -> Surroundings:
+    """Look at this process: a quarter of a millisecond, and some more for the files if their digest is not given."""
     return Surroundings(
         # A text that is not UTF-8 has lone surrogates, which no encoder takes: hence ascii().
         executable=ascii(sys.executable),
         prefix=ascii(sys.prefix),
         version=__version__,
-        files=installed_files(),
+        files=installed_files() if files is None else files,
         flags=tuple(sys.flags),
         encoding=sys.getfilesystemencoding(),
         interpreter={ascii(name): ascii(value) for name, value in interpreter_environment().items()},

@@ -18,7 +18,7 @@ from pisub.errors import InvalidArgumentError, LaunchError, ProtocolError
 from pisub.ids import check_id
 from pisub.launch import Program, program
 from pisub.launchers.base import Launched
-from pisub.launchers.key import own_surroundings
+from pisub.launchers.key import installed_files, own_surroundings
 from pisub.launchers.nursery import NurseryPaths, NurseryUnavailableError, launch_by_nursery
 from pisub.launchers.protocol import LaunchAnswer, check_environment, decode_answer, encode_letter, request_for
 from pisub.paths import ensure_private_dir, runtime_dir
@@ -43,6 +43,9 @@ class LocalLauncher:
     def __init__(self, settings: Settings, *, find_program: Callable[[], Program] | None = None) -> None:
         self._settings = settings
         self._find_program = find_program or functools.partial(program, "runner")
+        # As they are now: this process goes on with the code that it has loaded. A nursery that sees other files
+        # on the disk than it has loaded leaves by itself.
+        self._files = functools.cache(installed_files)
 
     async def launch(self, message: LaunchMessage) -> Launched:
         """See ``Launcher.launch``. Works in a thread; the loop is free meanwhile."""
@@ -62,7 +65,7 @@ class LocalLauncher:
             raise InvalidArgumentError(f"{message.cwd} is not a directory.", field="cwd")
         letter = encode_letter(message)
         if self._settings.nursery and sys.platform == "linux":
-            paths = NurseryPaths(ensure_private_dir(runtime_dir(self._settings)), own_surroundings().key())
+            paths = NurseryPaths(ensure_private_dir(runtime_dir(self._settings)), own_surroundings(self._files()).key())
             for _ in range(_ATTEMPTS):
                 try:
                     return _launched(

@@ -33,12 +33,12 @@ class Entry(Protocol):
         ...
 
 
-def fork_runner(request: LaunchRequest, letter: int, entry: Entry) -> ProcessIdentity:
+def fork_runner(request: LaunchRequest, letter: int | bytes, entry: Entry) -> ProcessIdentity:
     """Fork a runner.
 
     Args:
         request: Which run.
-        letter: Descriptor of the memory file with the launch message. It stays the caller's to close.
+        letter: The launch message, or the descriptor of the memory file with it, which stays the caller's to close.
         entry: What the child does.
 
     Raises:
@@ -77,7 +77,7 @@ def identify_child(pid: int) -> ProcessIdentity:
     )
 
 
-def _become_runner(request: LaunchRequest, letter: int, entry: Entry) -> NoReturn:
+def _become_runner(request: LaunchRequest, letter: int | bytes, entry: Entry) -> NoReturn:
     code = EXIT_SETUP
     try:
         message, settings = _prepare(request, letter)
@@ -92,10 +92,10 @@ def _become_runner(request: LaunchRequest, letter: int, entry: Entry) -> NoRetur
         os._exit(code & 0xFF)
 
 
-def _prepare(request: LaunchRequest, letter: int) -> tuple[LaunchMessage, Settings]:
+def _prepare(request: LaunchRequest, letter: int | bytes) -> tuple[LaunchMessage, Settings]:
     os.setsid()
     after_fork.reset_signals()
-    data = os.pread(letter, MAX_LETTER_BYTES + 1, 0)
+    data = letter if isinstance(letter, bytes) else os.pread(letter, MAX_LETTER_BYTES + 1, 0)
     run = Layout(root=Path(os.fsdecode(request.home))).run(request.run_id)
     after_fork.redirect_standard_streams(run.stdout_log, run.stderr_log)
     after_fork.close_descriptors()

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from pisub.config import Settings
+from pisub.launch import BrokerInfo
+from pisub.protocol import checkpoint, runs, session
+from pisub.record import model
+from pisub.runs.spec import RunSpec
 
 from .child import Entry
 from .reaper import Death
+
+#: What a runner imports only once it knows its engine: here it costs nothing, there milliseconds of every launch.
+_LATE: Final = ("pisub.engines.python", "pisub.engines.command", "pisub.child", "pisub.asking", "encodings.ascii")
+#: Records that a runner reads and writes: msgspec looks at a class once per process, and forks inherit that it did.
+_SHAPES: Final = (
+    model.Started,
+    model.RunStatus,
+    model.RunResult,
+    model.ProcessTerminalProof,
+    model.ControlRequest,
+    model.AskRecord,
+    model.AskOutcome,
+    model.QuestionOutcome,
+    model.Completion,
+    model.JournalEvent,
+    BrokerInfo,
+    RunSpec,
+    session.Hello,
+    session.BrokerMessage,
+    checkpoint.CheckpointMessage,
+    runs.RunMessage,
+)
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -29,4 +57,8 @@ def load_parts() -> Parts:
     from ..app import run  # noqa: PLC0415, TID252  # the import is what is asked for
     from .coroner import examine  # noqa: PLC0415  # as above
 
+    for name in _LATE:
+        importlib.import_module(name)
+    for shape in _SHAPES:
+        msgspec.json.Decoder(shape)
     return Parts(run, examine)

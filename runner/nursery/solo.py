@@ -17,7 +17,6 @@ from pisub.launchers.protocol import (
     LaunchAnswer,
     decode_letter,
     encode_packet,
-    memory_file,
     request_for,
 )
 
@@ -48,9 +47,7 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
         os._exit(0)  # the launcher has nobody to reap
     os.setsid()
     reaper.become_subreaper()
-    memory = memory_file(letter)
-    process = fork_runner(request_for(message), memory, parts.entry)
-    os.close(memory)
+    process = fork_runner(request_for(message), letter, parts.entry)
     os.write(1, encode_packet(LaunchAnswer(process=process)))
     after_fork.silence_standard_streams()
     set_title(f"pisub: waits for {message.run_id}")

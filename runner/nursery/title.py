@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Final
 
 _PR_SET_NAME: Final = 15
+#: Opened at import: it costs more than its use.
+_LIBC: Final = ctypes.CDLL(None)
 
 
 def set_title(title: str) -> None:
@@ -22,8 +24,7 @@ def set_title(title: str) -> None:
     text = title.encode("ascii", "replace")[: end - start - 2]
     # A last byte that is not NUL tells the kernel that the title ends at its first NUL (fs/proc/base.c).
     ctypes.memmove(start, text.ljust(end - start - 1, b"\0") + b" ", end - start)
-    libc = ctypes.CDLL(None)
-    libc.prctl(_PR_SET_NAME, ctypes.c_char_p(text[:15]), 0, 0, 0)
+    _LIBC.prctl(_PR_SET_NAME, ctypes.c_char_p(text[:15]), 0, 0, 0)
 
 
 def _argument_area() -> tuple[int, int] | None:

@@ -13,7 +13,6 @@ import pytest
 
 from pisub.config import Settings
 from pisub.errors import EnvironmentTooLargeError, InvalidArgumentError, LaunchError
-from pisub.launch import log_path
 from pisub.launchers.nursery import nurseries
 from pisub.launchers.protocol import (
     LaunchRequest,
@@ -68,8 +67,8 @@ def end(settings: Settings, tmp_path: Path, *messages: LaunchMessage) -> None:
 
 
 def started(settings: Settings) -> int:
-    log = log_path(nursery_paths(settings).runtime_dir, nursery_paths(settings).log_name)
-    return log.read_text().count('"nursery_started"')
+    logs = (nursery_paths(settings).runtime_dir / "logs").glob("nursery-*.log")
+    return sum(log.read_text().count('"nursery_started"') for log in logs)
 
 
 def test_launchers_that_come_at_once_start_one_nursery(settings: Settings, tmp_path: Path) -> None:
