@@ -157,7 +157,8 @@ def is_being_reaped(identity: ProcessIdentity) -> bool:
     """Tell whether a dead process still waits for its parent, and the parent is at work.
 
     A nursery reaps a runner only after it wrote how the runner ended: until then nobody else has to guess. False when
-    the parent is stopped or dead itself, so nobody waits for ever.
+    the parent is stopped or dead itself, or is the first process (in many containers that one reaps nobody), so nobody
+    waits for ever.
     """
     try:
         stat = read_stat(identity.pid)
@@ -166,7 +167,7 @@ def is_being_reaped(identity: ProcessIdentity) -> bool:
         return False
     if stat is None or stat.state not in _ZOMBIE_STATES or stat.start_ticks != identity.start_ticks:
         return False
-    return parent is not None and parent.state not in _ZOMBIE_STATES | _STOPPED_STATES
+    return parent is not None and parent.pid > 1 and parent.state not in _ZOMBIE_STATES | _STOPPED_STATES
 
 
 def open_pidfd(identity: ProcessIdentity) -> int | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pisub.errors import AmbiguousIdError, PisubError, RecordCorruptError, UnknownRunError
 from pisub.ids import check_prefix, is_id
-from pisub.process import Liveness, ProcessIdentity
+from pisub.process import Liveness, ProcessIdentity, is_being_reaped
 from pisub.protocol.base import Record
 from pisub.protocol.runs import RunState
 from pisub.record.atomic import exists, read_record, read_survivor
@@ -256,4 +256,8 @@ def process_of(files: RunFiles) -> tuple[ProcessIdentity, bool]:
 
 def _life(paths: RunPaths, files: RunFiles) -> Liveness:
     process, is_runner = process_of(files)
-    return run_liveness(paths, process, is_runner=is_runner)
+    life = run_liveness(paths, process, is_runner=is_runner)
+    if life is Liveness.DEAD and is_runner and is_being_reaped(process):
+        # Its parent is writing down how it ended. A repair in this moment would be a guess, and would stand.
+        return Liveness.ALIVE
+    return life
