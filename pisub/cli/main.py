@@ -18,6 +18,7 @@ from pisub.cli.exits import Exit, exit_for_error
 from pisub.cli.parser import CommandLineError, build_parser, command_named
 from pisub.config import Settings, is_debugging, load_settings, wants_color
 from pisub.errors import PisubError
+from pisub.ids import check_session_id
 
 RunCommand = Callable[[Namespace, Console, Settings], Exit]
 
@@ -48,6 +49,8 @@ def _main(argv: Sequence[str]) -> Exit:
         arguments = build_parser().parse_args(argv)
         console.is_json = getattr(arguments, "json", False)
         settings = load_settings(session=getattr(arguments, "session", None))
+        if settings.session is not None:
+            check_session_id(settings.session)
         module = importlib.import_module(f"pisub.cli.commands.{command_named(arguments.command).module}")
         command = cast("RunCommand", module.run)
         return command(arguments, console, settings)

@@ -121,7 +121,7 @@ def event_text(event: JournalEvent) -> str | None:
         case "artifact":
             return f"wrote {safe_line(str(data.get('path', '?')))} ({data.get('bytes', '?')} bytes)"
         case "run":
-            return _with_reason(kind.replace("_", " "), data)
+            return _run_text(kind, data)
         case "journal":
             return "a torn line of this journal was repaired" if kind == "repaired" else None
         case _:
@@ -151,9 +151,22 @@ def _ask_text(kind: str, data: dict[str, Any]) -> str:
     return f"? asks you {count} question{'' if count == 1 else 's'}"
 
 
-def _with_reason(word: str, data: dict[str, Any]) -> str:
-    why = data.get("error") or data.get("reason")
-    return f"{word}: {safe_line(str(why))}" if why else word
+def _run_text(kind: str, data: dict[str, Any]) -> str:
+    why = data.get("error") or data.get("signal") or data.get("message") or data.get("reason")
+    match kind:
+        case "started":
+            return kind
+        case "completed":
+            word = str(data.get("status", kind))
+            why = None if why == word else why
+        case "stopped":
+            word = "stopping"
+        case "repaired_stale":
+            word = str(data.get("state", "ended"))
+            why = f"{why}, found afterwards" if why else "found afterwards"
+        case _:
+            word = kind.replace("_", " ")
+    return safe_line(f"{word}: {why}" if why else word)
 
 
 def _arguments(arguments: object) -> str:

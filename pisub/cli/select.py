@@ -83,16 +83,26 @@ def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
         InvalidArgumentError: The answers' file cannot be used.
     """
     if answers is not None:
-        from pisub.testing import ScriptedHuman, load_answers  # noqa: PLC0415  # YAML: only who scripts pays
-
         if not answers.is_file():
             raise InvalidArgumentError(f"{answers} is not a file with answers.", field="answers")
-        return ScriptedHuman(load_answers(answers))
+        return script_dialogs(console, answers)
     if console.is_interactive:
         from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
         return TerminalDialogs()
     return None
+
+
+def script_dialogs(console: Console, answers: Path) -> Dialogs:
+    """Return dialogs that a file's list answers, in sight of whoever watches.
+
+    Raises:
+        InvalidArgumentError: The file cannot be used.
+    """
+    from pisub.cli.narrated import NarratedDialogs  # noqa: PLC0415  # only who scripts pays
+    from pisub.host.scripted import ScriptedHuman, load_answers  # noqa: PLC0415  # YAML likewise
+
+    return NarratedDialogs(ScriptedHuman(load_answers(answers)), console)
 
 
 def _decode(raw: bytes, place: str) -> str:

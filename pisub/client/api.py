@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pisub.client.bus import Bus
 from pisub.client.runs import Run
@@ -20,7 +20,6 @@ from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
 from pisub.errors import InvalidArgumentError, PisubError
 from pisub.host.dialogs import Dialogs
-from pisub.host.session import HostSession
 from pisub.ids import check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
 from pisub.protocol.session import PeerKind
@@ -28,6 +27,9 @@ from pisub.record.layout import Layout
 from pisub.record.reader import RunView, find_run
 from pisub.record.sessions import Delivery
 from pisub.runs.spec import OnNoHost
+
+if TYPE_CHECKING:
+    from pisub.host.session import HostSession
 
 CompletionHandler = Callable[[Delivery], None]
 
@@ -191,6 +193,8 @@ async def host(
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
+    from pisub.host.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
+
     if dialogs is None:
         from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 

@@ -24,7 +24,7 @@ from pisub.client.stopping import (
 from pisub.client.views import current_view, process_of
 from pisub.client.wakes import Wakes
 from pisub.clock import SystemClock
-from pisub.errors import BrokerError, DeliveryError, RunFailedError, WaitTimeoutError
+from pisub.errors import PisubError, RunFailedError, WaitTimeoutError
 from pisub.process import ProcessIdentity
 from pisub.protocol.runs import InboxChanged, InboxRead, RunState, runner_address
 from pisub.record.journal import JournalReader
@@ -149,7 +149,8 @@ class Run:
     async def _wake_runner(self, view: RunView) -> None:
         """Tell the runner by message that its inbox changed, else by signal. It reads it by itself, only later."""
         if self._bus is not None and self._bus.is_connected:
-            with contextlib.suppress(BrokerError, DeliveryError):
+            # Not connected yet, or no longer: whatever the answer is, the signal reaches it as well.
+            with contextlib.suppress(PisubError):
                 await self._bus.call(
                     runner_address(self.id),
                     InboxChanged(run_id=self.id),

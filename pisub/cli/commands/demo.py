@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from pisub.cli.attached import Request, run_watched
+from pisub.cli.commands.result import why
 from pisub.cli.console import Console
-from pisub.cli.demo_answers import DemoHuman
 from pisub.cli.exits import Exit, exit_for_run
-from pisub.cli.select import choose_dialogs
+from pisub.cli.select import choose_dialogs, script_dialogs
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 
 AGENT: Final = "surveyor"
 TASK: Final = "survey this repository"
+_ANSWERS: Final = Path(__file__).parents[1] / "demo_answers.yaml"
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -27,13 +28,13 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     dialogs = choose_dialogs(console, arguments.answers)
     if dialogs is None:
         console.say("no terminal here: a scripted human answers")
-        dialogs = DemoHuman(console)
+        dialogs = script_dialogs(console, _ANSWERS)
     console.say(f"agent {AGENT}, in a process of its own, task: {TASK} ({directory})")
     request = Request(agent=AGENT, task=TASK, cwd=directory, label="demo", is_attached=False)
     client, result = asyncio.run(run_watched(settings, console, request, dialogs))
     paths = client.layout.run(result.run_id)
     if not result.success:
-        console.error(f"the survey {result.state}: {result.error or result.reason}", f"pisub logs {result.run_id}")
+        console.error(f"the survey {result.state}: {why(result)}", f"pisub logs {result.run_id}")
         return exit_for_run(result.state, reason=result.reason)
     console.say(f"\nit goes on from here: pisub show {result.run_id}, pisub ps -a, pisub agents")
     reports = [paths.dir / each for each in result.artifacts]

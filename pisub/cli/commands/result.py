@@ -31,6 +31,11 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     return print_result(console, layout, view.result)
 
 
+def why(result: RunResult) -> str:
+    """Return in one sentence why a run did not complete. The rest of a traceback is in ``pisub show``."""
+    return (result.error or "").strip().partition("\n")[0] or result.signal or result.reason or "no reason was recorded"
+
+
 def print_result(console: Console, layout: Layout, result: RunResult) -> Exit:
     """Print a result: its text to standard output, why there is none to standard error."""
     if console.is_json:
@@ -39,8 +44,7 @@ def print_result(console: Console, layout: Layout, result: RunResult) -> Exit:
     else:
         console.result(whole_output(layout, result))
         if not result.success:
-            why = result.error or result.signal or result.reason or "no reason was recorded"
             console.error(
-                f"run {result.run_id} {result.state}: {why}", f"`pisub logs {result.run_id}` shows what it did"
+                f"run {result.run_id} {result.state}: {why(result)}", f"`pisub show {result.run_id}` shows more"
             )
     return exit_for_run(result.state, reason=result.reason)

@@ -20,6 +20,8 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Run an agent; in the foreground the exit code follows the run."""
     task = read_task(arguments)
     cwd: Path = Path.cwd() if arguments.cwd is None else arguments.cwd.expanduser().absolute()
+    if not cwd.is_dir():
+        raise InvalidArgumentError(f"The working directory {cwd} does not exist.", field="cwd")
     if arguments.detach and arguments.answers is not None:
         raise InvalidArgumentError("--answers needs a foreground run, or `pisub host --answers FILE`.", field="answers")
     require_trusted(settings, console, arguments.agent, cwd)
@@ -57,6 +59,7 @@ def _detached(arguments: Namespace, console: Console, settings: Settings, task: 
 
 
 def _foreground(arguments: Namespace, console: Console, settings: Settings, task: str, cwd: Path) -> Exit:
+    dialogs = choose_dialogs(console, arguments.answers)
     import asyncio  # noqa: PLC0415  # -d needs neither a loop nor a broker
 
     from pisub.cli.attached import Request, run_watched  # noqa: PLC0415  # zmq likewise
@@ -70,7 +73,6 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
         timeout_ms=_timeout_ms(arguments),
         on_no_host=OnNoHost(arguments.ask or OnNoHost.FAIL),
     )
-    dialogs = choose_dialogs(console, arguments.answers)
     client, result = asyncio.run(run_watched(settings, console, request, dialogs))
     for artifact in () if console.is_json else result.artifacts:
         console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")

@@ -62,7 +62,7 @@ def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[
         ("does", safe_line(summary.activity)),
         ("open questions", str(questions or "")),
         ("reason", summary.reason or ""),
-        ("error", safe_line(summary.error or "")),
+        ("error", "\n  ".join(safe(summary.error or "").split("\n"))),
         ("parent", spec.parent_run_id or ""),
         ("files", str(paths.dir)),
         *(("artifact", str(paths.dir / each)) for each in (() if result is None else result.artifacts)),

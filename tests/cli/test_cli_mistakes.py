@@ -1,0 +1,94 @@
+"""A user's mistake is one line with a way out and a named exit code. Never a traceback."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pisub.cli.exits import Exit
+from tests.support.project import Project, make_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "project")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("frobnicate",), Exit.USAGE),
+        (("run", "nobody", "x"), Exit.NOT_FOUND),
+        (("run", "echo", "x", "--cwd", "/does/not/exist"), Exit.USAGE),
+        (("run", "echo", "x", "-d", "--answers", "f"), Exit.USAGE),
+        (("run", "echo", "x", "--answers", "/does/not/exist"), Exit.USAGE),
+        (("run", "echo", "x", "--session", " spaces "), Exit.USAGE),
+        (("show", "0000000000"), Exit.NOT_FOUND),
+        (("show", "../../etc/passwd"), Exit.USAGE),
+        (("show", ""), Exit.USAGE),
+        (("logs", "x" * 5_000), Exit.USAGE),
+        (("result", "01kb\n"), Exit.USAGE),
+        (("answer", "0000000000.1", "yes"), Exit.NOT_FOUND),
+        (("answer", "../x", "yes"), Exit.USAGE),
+        (("host",), Exit.USAGE),
+        (("trust", "/does/not/exist"), Exit.USAGE),
+        (("demo", "/does/not/exist"), Exit.USAGE),
+        (("broker", "status"), Exit.NOT_FOUND),
+    ],
+)
+def test_a_mistake_has_a_code_and_a_line(project: Project, arguments: tuple[str, ...], code: Exit) -> None:
+    outcome = project.pisub(*arguments)
+    assert outcome.code == code, outcome.err
+    assert "Traceback" not in outcome.err
+    if arguments[0] != "broker":
+        assert outcome.err.startswith("pisub: error: ")
+        assert outcome.out == ""
+
+
+def test_an_error_is_json_where_json_is_wanted(project: Project) -> None:
+    outcome = project.pisub("show", "0000000000", "--json")
+    assert outcome.code == Exit.NOT_FOUND
+    assert {**outcome.json, "message": ""} == {
+        "schemaVersion": 1,
+        "kind": "error",
+        "code": "unknown_run",
+        "message": "",
+        "field": None,
+    }
+
+
+def test_a_wrong_setting_is_named_with_its_variable(project: Project) -> None:
+    outcome = project.pisub("ps", environ={"PISUB_TIMEOUT_MS": "soon"})
+    assert outcome.code == Exit.USAGE
+    assert "PISUB_TIMEOUT_MS" in outcome.err
+
+
+def test_a_corrupt_file_is_named_and_hides_no_other_run(project: Project, private_places: Path) -> None:
+    good, bad = project.launch("echo"), project.launch("echo")
+    project.pisub("wait", good, bad)
+    spec = private_places / "home" / "runs" / bad / "spec.json"
+    spec.write_text("{")
+    listed = project.pisub("ps", "-a")
+    assert good[:8] in listed.out
+    assert str(spec) in listed.err
+    shown = project.pisub("show", bad)
+    assert shown.code == Exit.RECORD
+    assert str(spec) in shown.err
+
+
+def test_a_reader_that_goes_away_ends_the_command_quietly(project: Project) -> None:
+    run_id = project.launch("talk")
+    project.pisub("wait", run_id)
+    command = f"{sys.executable} -m pisub logs {run_id} | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=project.root)
+    assert done.stderr == ""
+    assert done.stdout.strip() in {"0", str(int(Exit.BROKEN_PIPE))}
+
+
+def test_help_lists_the_exit_codes_by_name(project: Project) -> None:
+    outcome = project.pisub("--help")
+    assert outcome.code == 0
+    listed = dict(re.findall(r"^ +(\d+)  ([a-z-]+) ", outcome.out, re.MULTILINE))
+    assert {int(number) for number in listed} == set(Exit)
