@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,7 @@ def is_on_local_filesystem(path: Path) -> bool:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return False
-    wanted = f"{device >> 8 & 0xFFF}:{device & 0xFF | device >> 12 & 0xFFF00}"
+    wanted = f"{os.major(device)}:{os.minor(device)}"
     for line in lines:
         head, _, tail = line.partition(" - ")
         if head.split()[2] == wanted:

@@ -1,4 +1,4 @@
-"""Processes that race for one record, or die in the middle of a write: ``python -m tests.support.record_workers NAME …``.
+"""Processes that race for one record, or die in a write: ``python -m tests.support.record_workers NAME …``.
 
 Each says ``ready``, waits for a line, works, and prints what became of it as one line of JSON.
 """

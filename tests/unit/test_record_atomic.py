@@ -166,7 +166,7 @@ def test_missing_is_none_and_malformed_names_the_path(home: Path) -> None:
     assert read_record(path, Sample) is None
     assert read_record(home / "no" / "f.json", Sample) is None
     path.write_bytes(b'{\n  "aText": 5\n}\n')
-    with pytest.raises(RecordCorruptError, match="f.json") as caught:
+    with pytest.raises(RecordCorruptError, match=r"f\.json") as caught:
         read_record(path, Sample)
     assert caught.value.code == "record_corrupt"
 

@@ -145,9 +145,10 @@ def test_a_reconciler_cut_off_after_any_step_is_followed_by_another(
     def cut_off(*args: object, **options: object) -> RunResult:
         return commit_end(*args, **options, on_step=killer(step))  # type: ignore[arg-type]  # passed through
 
-    with monkeypatch.context() as patch, pytest.raises(KilledError):
+    with monkeypatch.context() as patch:
         patch.setattr("pisub.runs.reconcile.commit_end", cut_off)
-        reconcile(layout, spec.run_id, now_ms=LATER_MS)
+        with pytest.raises(KilledError):
+            reconcile(layout, spec.run_id, now_ms=LATER_MS)
     reconcile(layout, spec.run_id, now_ms=LATER_MS + 77)
     journal = f"runs/{spec.run_id}/events.jsonl"
     assert {**files_of(layout.root), journal: b""} == {**files_of(twin.root), journal: b""}
@@ -251,7 +252,7 @@ def stop_request(at: int) -> ControlRequest:
     ],
 )
 def test_a_death_that_was_asked_for_before_is_that_end(
-    layout: Layout, kind: str, requested_at: int, is_taken: bool, state: RunState, reason: str
+    layout: Layout, kind: str, requested_at: int, *, is_taken: bool, state: RunState, reason: str
 ) -> None:
     spec = started_run(layout)
     paths = layout.run(spec.run_id)
