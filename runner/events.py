@@ -33,7 +33,7 @@ class EndRequested(Event, frozen=True):
 
     Attributes:
         cause: Which of the three.
-        reason: Machine-readable, for the result: ``stopped``, ``host-gone``, ``signal``, ``timeout``, ``interrupted``.
+        reason: Machine-readable, for the result: ``stop``, ``host-gone``, ``signal``, ``timeout``, ``interrupt``.
         text: One sentence for a person.
     """
 

@@ -8,7 +8,7 @@ from pisub.record.model import ControlRequest
 
 from .events import Cause, EndRequested
 
-_REASONS = {Cause.STOP: "stopped", Cause.TIMEOUT: "timeout", Cause.INTERRUPT: "interrupted"}
+_REASONS = {Cause.STOP: "stop", Cause.TIMEOUT: "timeout", Cause.INTERRUPT: "interrupt"}
 _VERBS = {Cause.STOP: "Stopped", Cause.TIMEOUT: "Ended as timed out", Cause.INTERRUPT: "Interrupted"}
 
 

@@ -263,6 +263,8 @@ class RunnerShell:
         match effect:
             case fx.StartEngine():
                 self._recorder.write_line("subagent.step.started", {"index": 0, "agent": self._spec.agent.name})
+                # On disk before the agent begins: one that never lets go of the interpreter is running, and says so.
+                self._flush(self._clock.monotonic())
                 self._gate.put(True)
             case fx.CancelEngine():
                 if self._engine is not None:

@@ -1,4 +1,4 @@
-"""Runs carried out by a real runner process, for tests of the runner itself: submitted, executed, read from the files."""
+"""Runs carried out by a real runner process, for tests of the runner itself, and read from their files."""
 
 from __future__ import annotations
 
@@ -84,6 +84,8 @@ class RunnerProcess:
             environ=environ,
             cwd=spec.cwd,
         )
+        for log in (self.paths.stdout_log, self.paths.stderr_log):
+            log.touch(mode=0o600)
         with self.paths.stdout_log.open("ab") as out, self.paths.stderr_log.open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _RUNNER.replace("{options}", repr(options))],
@@ -126,7 +128,8 @@ class RunnerProcess:
 
     def request(self, kind: str = "stop", *, by_signal: int | None = None) -> None:
         """Ask for the end by file, and hurry the runner by a signal where one is given."""
-        request = ControlRequest(type=kind, requested_at=time.time_ns() // 1_000_000, by=own_identity(), source="a test")
+        now_ms = time.time_ns() // 1_000_000
+        request = ControlRequest(type=kind, requested_at=now_ms, by=own_identity(), source="a test")
         request_control(self.paths, request)
         if by_signal is not None:
             self.process.send_signal(by_signal)
