@@ -257,7 +257,8 @@ def process_of(files: RunFiles) -> tuple[ProcessIdentity, bool]:
 def _life(paths: RunPaths, files: RunFiles) -> Liveness:
     process, is_runner = process_of(files)
     life = run_liveness(paths, process, is_runner=is_runner)
-    if life is Liveness.DEAD and is_runner and is_being_reaped(process):
+    if life is Liveness.DEAD and is_runner and files.proof is None and is_being_reaped(process):
         # Its parent is writing down how it ended. A repair in this moment would be a guess, and would stand.
+        # With the proof written the repair is the parent's own, which reaps only afterwards.
         return Liveness.ALIVE
     return life
