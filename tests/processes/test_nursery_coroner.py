@@ -11,35 +11,9 @@ from pisub.launchers.local import LocalLauncher
 from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
-from pisub.record.submit import submit_run
-from pisub.runs.spec import LaunchMessage, RunnerSpec, RunSpec
+from pisub.runs.spec import LaunchMessage
 from tests.support.eventually import eventually
-from tests.support.nursery_launches import again, proof_of, submitted
-
-AGENT = """
-import time
-from pathlib import Path
-
-async def agent(child):
-    Path("here").touch()
-    if child.task == "stay":
-        time.sleep(600)
-    return "done: " + child.task
-"""
-
-
-def submit_agent(settings: Settings, tmp_path: Path, task: str) -> LaunchMessage:
-    (tmp_path / "some_agent.py").write_text(AGENT)
-    message = submitted(settings, tmp_path)
-    layout = Layout.of(settings)
-    old = msgspec.json.decode(layout.run(message.run_id).spec.read_bytes(), type=RunSpec)
-    runner = RunnerSpec(type="python", target="some_agent:agent", import_paths=(str(tmp_path),))
-    run_id = message.run_id[:-1] + ("0" if message.run_id[-1] != "0" else "1")
-    spec = msgspec.structs.replace(
-        old, run_id=run_id, task=task, agent=msgspec.structs.replace(old.agent, runner=runner)
-    )
-    assert submit_run(layout, spec)
-    return again(message, run_id=run_id)
+from tests.support.nursery_launches import proof_of, submit_agent
 
 
 def ended(settings: Settings, message: LaunchMessage) -> RunView:

@@ -24,6 +24,16 @@ from pisub.runs.spec import AgentSnapshot, LaunchMessage, RunnerSpec, RunSpec
 from tests.support.eventually import eventually
 
 ROOT = Path(__file__).parents[2]
+_AGENT = """
+import time
+from pathlib import Path
+
+async def agent(child):
+    Path("here").touch()
+    if child.task == "stay":
+        time.sleep(600)
+    return "done: " + child.task
+"""
 
 
 def launcher(settings: Settings, entry: str) -> LocalLauncher:
@@ -65,6 +75,21 @@ def submitted(settings: Settings, cwd: Path, *, environ: dict[str, str] | None =
 def again(message: LaunchMessage, **changes: object) -> LaunchMessage:
     """Return a changed copy."""
     return msgspec.structs.replace(message, **changes)
+
+
+def submit_agent(settings: Settings, tmp_path: Path, task: str) -> LaunchMessage:
+    """Submit a run of a real python agent: it stays for the task `stay`, and returns for any other."""
+    (tmp_path / "some_agent.py").write_text(_AGENT)
+    message = submitted(settings, tmp_path)
+    layout = Layout.of(settings)
+    old = msgspec.json.decode(layout.run(message.run_id).spec.read_bytes(), type=RunSpec)
+    runner = RunnerSpec(type="python", target="some_agent:agent", import_paths=(str(tmp_path),))
+    run_id = message.run_id[:-1] + ("0" if message.run_id[-1] != "0" else "1")
+    spec = msgspec.structs.replace(
+        old, run_id=run_id, task=task, agent=msgspec.structs.replace(old.agent, runner=runner)
+    )
+    assert submit_run(layout, spec)
+    return again(message, run_id=run_id)
 
 
 def run_paths(settings: Settings, message: LaunchMessage) -> RunPaths:
