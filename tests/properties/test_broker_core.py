@@ -39,9 +39,11 @@ NAMES = st.sampled_from(["a", "b", "c", "run:x", "", "a b"])
 ROLES = st.sampled_from(["host", "rpc", "", "Bad Role"])
 SCOPES = st.sampled_from(["", "s", "t"])
 TOPICS = st.sampled_from(["", "t", "run:1", "run:"])
-ROUTES = st.integers(1, 4).map(lambda number: b"\0" + number.to_bytes(4, "big"))
+ROUTE_OF = [b"\0\0\0\0" + bytes([number]) for number in range(3)]
+ROUTES = st.sampled_from([*ROUTE_OF, b"\0\0\0\0\x09"])
 INTEGERS = st.one_of(st.integers(0, 5), st.integers(-(2**63), 2**64 - 1))
 TARGETS = st.one_of(
+    st.sampled_from(["a", "b", "role:host", "a@0", "b@1", "a@7"]),
     NAMES,
     ROLES.map("role:{}".format),
     st.tuples(NAMES, INTEGERS).map(lambda pair: f"{pair[0]}@{pair[1]}"),
@@ -50,10 +52,10 @@ TARGETS = st.one_of(
 
 headers = st.builds(
     Header,
-    kind=st.one_of(st.integers(0, 13), INTEGERS),
-    priority=st.one_of(st.integers(-1, 4), INTEGERS),
-    message_id=INTEGERS,
-    correlation_id=INTEGERS,
+    kind=st.one_of(st.integers(3, 12), st.integers(0, 13), INTEGERS),
+    priority=st.one_of(st.integers(0, 3), st.integers(-1, 4), INTEGERS),
+    message_id=st.one_of(st.integers(1, 3), INTEGERS),
+    correlation_id=st.one_of(st.integers(1, 3), INTEGERS),
     scope=SCOPES,
     topic=TOPICS,
     to=TARGETS,
@@ -106,13 +108,25 @@ items = st.lists(st.tuples(ROUTES, frames), max_size=30)
 
 def new_core(settle_s: float = 0.0) -> Core:
     core = Core(epoch=EPOCH, broker=process(1), now=0.0, limits=Limits(settle_s=settle_s, idle_exit_s=5.0))
-    for number, route in enumerate([b"\0\0\0\0\1", b"\0\0\0\0\2", b"\0\0\0\0\3"]):
+    for number, route in enumerate(ROUTE_OF):
         pid = 100 + number
         accepted = Accepted(route=route, is_same_user=True, pid=pid, process=process(pid), ancestors=(101,))
         core.handle(accepted, 0.0)
+    for number, address in enumerate(["a", "b"]):  # two are in already, so that frames reach somebody
+        hello = Hello(
+            wire_versions=(0,),
+            kind=PeerKind.CLIENT,
+            address=address,
+            incarnation=number,
+            process=process(100 + number),
+            roles=(HeldRole(role="host", generation=1),),
+            subscriptions=(Subscription(topic="t"),),
+        )
+        core.handle_batch([(ROUTE_OF[number], codec.pack(Header(kind=Kind.HELLO), codec.encode(hello)))], 0.0)
     return core
 
 
+@settings(deadline=None)
 @given(items=items, settle_s=st.sampled_from([0.0, 1.0]))
 def test_any_bytes_give_messages_or_refusals_and_never_an_exception(
     items: list[tuple[bytes, bytes]], settle_s: float
@@ -127,6 +141,7 @@ def test_any_bytes_give_messages_or_refusals_and_never_an_exception(
     core.tick(10.0)
 
 
+@settings(deadline=None)
 @given(items=items, cuts=st.sets(st.integers(0, 30)), settle_s=st.sampled_from([0.0, 1.0]))
 def test_any_split_into_batches_gives_the_same(
     items: list[tuple[bytes, bytes]], cuts: set[int], settle_s: float
@@ -158,7 +173,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     script=st.lists(
         st.one_of(
