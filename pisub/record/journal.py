@@ -79,7 +79,6 @@ class Journal:
             is_truncated = is_near_cap and has_truncation_marker(descriptor, TRUNCATED)
             journal = cls(run_id, descriptor, tail, max_bytes, is_truncated=is_truncated)
             if tail.torn_bytes:
-                os.ftruncate(descriptor, tail.whole_bytes)
                 last_ms = 0 if tail.last_event is None else tail.last_event.ts
                 journal.append(REPAIRED, {"bytesRemoved": tail.torn_bytes}, ts=now_ms or last_ms)
         except BaseException:
@@ -133,7 +132,8 @@ class Journal:
         """
         if self._descriptor is None:
             raise RecordError(f"The journal of run {self.run_id} is closed.", code="journal_closed")
-        if os.fstat(self._descriptor).st_size != self._size:  # an earlier cut failed too
+        # A torn tail that was there before us, or a cut of our own that failed.
+        if os.fstat(self._descriptor).st_size != self._size:
             os.ftruncate(self._descriptor, self._size)
         data = bytes(self._waiting)
         written = 0

@@ -179,3 +179,15 @@ def test_a_closed_journal_says_so(paths: RunPaths) -> None:
     with pytest.raises(RecordError) as caught:
         journal.flush()
     assert caught.value.code == "journal_closed"
+
+
+def test_a_journal_that_shrank_and_grew_again_gives_no_event_twice(paths: RunPaths) -> None:
+    write(paths, "subagent.a", "subagent.b", "subagent.c")
+    data = paths.events.read_bytes()
+    lines = data.splitlines(keepends=True)
+    reader = JournalReader(paths.events)
+    seen: list[list[int]] = []
+    for content in (lines[0] + lines[1], lines[0], data):
+        paths.events.write_bytes(content)
+        seen.append([event.seq for event in reader.read_new()])
+    assert seen == [[1, 2], [], [3]]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -50,6 +51,22 @@ def test_a_lock_whose_file_was_replaced_is_taken_anew(path: Path) -> None:
         path.unlink()
         with RunLock.acquire(path) or pytest.fail("the new file is free"):
             assert is_held(path)
+
+
+def test_a_file_that_was_replaced_between_opening_and_locking_is_not_the_lock(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = fcntl.flock
+
+    def flock_late(descriptor: int, operation: int) -> None:
+        monkeypatch.setattr(fcntl, "flock", real)
+        path.unlink()
+        real(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock_late)
+    assert RunLock.acquire(path) is None
+    with RunLock.acquire(path) or pytest.fail("busy"):
+        assert is_held(path)
 
 
 def test_a_lock_that_is_a_symlink_is_refused(path: Path, tmp_path: Path) -> None:
