@@ -1,4 +1,4 @@
-"""The runner program: `nursery` and `run`. Started by pisub's launchers."""
+"""The runner program: `nursery`, of many runs or of one. Started by pisub's launchers."""
 
 from __future__ import annotations
 

@@ -93,12 +93,15 @@ def _launch_by_exec(letter: bytes, start: Program) -> LaunchAnswer:
     """Start an interpreter for one run. It forks the runner, answers, and stays behind only to see it end."""
     try:
         starter = subprocess.Popen(
-            [*start.argv, "run"],
+            # By its name it is a nursery, too: what cleans up after a run knows from it whom to leave alone.
+            [*start.argv, "nursery", "--one"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**daemon_environment(), **interpreter_environment(), **start.environ},
             start_new_session=True,
+            cwd="/",
+            umask=0o077,
         )
     except OSError as error:
         raise LaunchError(f"{start.argv[0]} cannot be started: {error.strerror}.") from error

@@ -28,7 +28,7 @@ _LOCK_PAUSE_S: Final = 0.01
 
 
 def main(arguments: list[str], *, load: Callable[[], Parts]) -> int:
-    """Run ``nursery --runtime-dir D --key K [--idle-exit-ms N]`` or ``run``.
+    """Run ``nursery --runtime-dir D --key K [--idle-exit-ms N]`` or ``nursery --one``.
 
     Args:
         arguments: Without the program's name.
@@ -40,13 +40,14 @@ def main(arguments: list[str], *, load: Callable[[], Parts]) -> int:
     parser = argparse.ArgumentParser(prog="runner", description="Started by pisub; not by hand.")
     commands = parser.add_subparsers(dest="command", required=True)
     nursery = commands.add_parser("nursery", help="fork runners until there has been none for a while")
-    nursery.add_argument("--runtime-dir", type=Path, required=True)
-    nursery.add_argument("--key", required=True)
+    kind = nursery.add_mutually_exclusive_group(required=True)
+    kind.add_argument("--one", action="store_true", help="only the one run that standard input describes")
+    kind.add_argument("--runtime-dir", type=Path)
+    nursery.add_argument("--key", default="")
     nursery.add_argument("--idle-exit-ms", type=int)
-    commands.add_parser("run", help="carry out the one run that standard input describes")
     chosen = parser.parse_args(arguments)
     try:
-        if chosen.command == "run":
+        if chosen.one:
             from .solo import run_one  # noqa: PLC0415  # as below
 
             return run_one(sys.stdin.buffer, load)

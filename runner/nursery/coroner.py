@@ -41,8 +41,11 @@ def examine(death: Death, settings: Settings) -> None:
     proof = settle(death, layout, _daemons(mine))
     if proof is None:
         return
-    was_finished = layout.run(runner.run_id).result.exists()
-    view = reconcile(layout, runner.run_id, now_ms=time.time_ns() // 1_000_000)
+    paths = layout.run(runner.run_id)
+    was_finished = paths.result.exists()
+    # Whoever submitted the run may live and wait for it: only we know that its process came and went.
+    never_began = None if paths.started.exists() else f"Its process ended before it began ({_how(death)})."
+    view = reconcile(layout, runner.run_id, now_ms=time.time_ns() // 1_000_000, launch_error=never_began)
     if find_broker(mine) is not None:
         asyncio.run(_announce(mine, proof, view, is_new=not was_finished))
 
@@ -70,6 +73,10 @@ async def _announce(settings: Settings, proof: ProcessTerminalProof, view: RunVi
         await bus.flush(_FLUSH_S)
     finally:
         await bus.close()
+
+
+def _how(death: Death) -> str:
+    return f"exit code {death.exit_code}" if death.signal is None else death.signal
 
 
 def _daemons(settings: Settings) -> list[ProcessIdentity]:

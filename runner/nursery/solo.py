@@ -25,7 +25,6 @@ from .child import fork_runner
 from .coroners import fork_coroner
 from .parts import Parts
 from .reaper import Runner
-from .title import set_title
 
 
 def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
@@ -50,7 +49,6 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
     process = fork_runner(request_for(message), letter, parts.entry)
     os.write(1, encode_packet(LaunchAnswer(process=process)))
     after_fork.silence_standard_streams()
-    set_title(f"pisub: waits for {message.run_id}")
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     death = reaper.observe(Runner(message.run_id, message.home, message.runtime_dir, process))
     reaper.release(fork_coroner(death, settings, parts.autopsy))

@@ -1,6 +1,7 @@
 """After a runner's death the record is finished by itself, with the cause, and by the real programs."""
 
 import os
+import socket
 from pathlib import Path
 
 import msgspec
@@ -8,12 +9,13 @@ import pytest
 
 from pisub.config import Settings
 from pisub.launchers.local import LocalLauncher
+from pisub.launchers.protocol import encode_letter, encode_packet, memory_file, request_for
 from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
 from pisub.runs.spec import LaunchMessage
 from tests.support.eventually import eventually
-from tests.support.nursery_launches import proof_of, submit_agent
+from tests.support.nursery_launches import again, nursery_paths, proof_of, submit_agent
 
 
 def ended(settings: Settings, message: LaunchMessage) -> RunView:
@@ -48,3 +50,24 @@ def test_a_killed_runner_s_run_is_failed_with_the_signal_by_nobody_s_doing(
     view = ended(settings, message)
     assert view.result is not None
     assert (view.state, view.result.reason, view.result.signal) == (RunState.FAILED, "runner-died", "SIGKILL")
+
+
+def test_a_run_whose_process_ends_before_it_began_is_failed_although_its_submitter_lives(
+    settings: Settings, tmp_path: Path
+) -> None:
+    first = submit_agent(settings, tmp_path, "go")
+    LocalLauncher(settings).launch_blocking(first)
+    (tmp_path / "gone").mkdir()
+    message = again(submit_agent(settings, tmp_path, "go"), cwd=str(tmp_path / "gone"))
+    (tmp_path / "gone").rmdir()
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with connection:  # as a launcher that looked for the directory a moment earlier
+        connection.connect(str(nursery_paths(settings).socket))
+        memory = memory_file(encode_letter(message))
+        socket.send_fds(connection, [encode_packet(request_for(message))], [memory])
+        os.close(memory)
+    view = ended(settings, message)
+    assert view.result is not None
+    assert (view.state, view.result.reason) == (RunState.FAILED, "never-started")
+    assert "exit code 71" in (view.result.error or "")
+    ended(settings, first)

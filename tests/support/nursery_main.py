@@ -1,4 +1,4 @@
-"""The runner program with another entry: its arguments are `MODULE:FUNCTION nursery|run …`.
+"""The runner program with another entry: its arguments are `MODULE:FUNCTION nursery …`.
 
 What a nursery forks can so be tested apart from what a runner does.
 """
