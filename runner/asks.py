@@ -244,17 +244,15 @@ class AskMachine:
         return []
 
     def _read(self, outcomes: Mapping[int, QuestionOutcome]) -> list[AnyAskEffect]:
+        spoiled = [each for each in outcomes.values() if each.kind is not OutcomeKind.ANSWERED]
+        if len(outcomes) == self._count and not spoiled:
+            return self._finish(AskStatus.OK, "")
         if self._hint is not None:  # the host is through with it: nothing more will come
             status, reason = self._hint
             if status is AskStatus.OK:  # it says ok, but the files do not have it all
                 status, reason = AskStatus.ERROR, "The host said ok without an answer to every question."
             return self._finish(status, reason)
-        spoiled = [each for each in outcomes.values() if each.kind is not OutcomeKind.ANSWERED]
-        if spoiled:
-            return self._finish(_status_of(spoiled), spoiled[0].reason)
-        if len(outcomes) == self._count:
-            return self._finish(AskStatus.OK, "")
-        return []
+        return self._finish(_status_of(spoiled), spoiled[0].reason) if spoiled else []
 
     def _no_host(self) -> list[AnyAskEffect]:
         return self._finish(AskStatus.NO_HOST, "No host serves this session: nobody can be asked.")

@@ -4,9 +4,15 @@ import hashlib
 from pathlib import Path
 
 from pisub.config import Settings
+from pisub.launch import find_broker
+from pisub.launchers.local import LocalLauncher
+from pisub.process import Liveness, liveness
 from pisub.protocol.runs import RunState
+from pisub.record.layout import Layout
+from pisub.record.results import read_result
 from pisub.runs.spec import RunnerSpec
-from tests.support.runner_runs import RunnerProcess, execute, python_runner, submit
+from tests.support.eventually import eventually
+from tests.support.runner_runs import RunnerProcess, execute, launch_message, python_runner, submit
 
 
 def test_an_agent_s_text_is_the_run_s_output(settings: Settings, tmp_path: Path) -> None:
@@ -168,3 +174,50 @@ def test_a_thread_that_the_agent_left_behind_does_not_keep_the_run(settings: Set
     """
     _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
     assert (result.state, result.output) == (RunState.COMPLETE, "left a thread")
+
+
+def test_the_broker_that_a_run_happened_to_start_outlives_it(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import asyncio, json, os, pathlib
+        async def main(child):
+            info = pathlib.Path(os.environ["PISUB_RUNTIME_DIR"]) / "broker.json"
+            while not info.exists():
+                await asyncio.sleep(0.01)
+            return "there is a broker"
+    """
+    assert find_broker(settings) is None
+    _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    assert (result.output, result.cleanup) == ("there is a broker", "proven")
+    broker = find_broker(settings)
+    assert broker is not None
+    assert liveness(broker.process) is Liveness.ALIVE
+
+
+def test_a_disk_that_refuses_for_a_while_delays_the_end_and_changes_nothing(settings: Settings, tmp_path: Path) -> None:
+    # A directory in the place of the pending result: what a full disk does, for a user who is root too.
+    source = """
+        import pathlib
+        async def main(child):
+            pathlib.Path("ready").touch()
+            while not pathlib.Path("go").exists():
+                pass
+            return "at last"
+    """
+    process = RunnerProcess(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    eventually((tmp_path / "ready").exists)
+    blocker = process.paths.pending_result
+    blocker.mkdir()
+    (tmp_path / "go").touch()
+    eventually(lambda: "end_not_written" in process.paths.stderr_log.read_text())
+    blocker.rmdir()
+    result = process.wait()
+    assert (result.state, result.output) == (RunState.COMPLETE, "at last")
+
+
+def test_the_program_itself_carries_out_a_run(settings: Settings, tmp_path: Path) -> None:
+    spec = submit(settings, python_runner(tmp_path, "async def main(child): return 'as a program'"), cwd=tmp_path)
+    launched = LocalLauncher(settings).launch_blocking(launch_message(settings, spec))
+    paths = Layout.of(settings).run(spec.run_id)
+    result = eventually(lambda: read_result(paths), what="the launched run ends")
+    assert (result.state, result.output) == (RunState.COMPLETE, "as a program")
+    assert launched.process.pid > 0

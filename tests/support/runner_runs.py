@@ -70,20 +70,24 @@ def submit(settings: Settings, runner: RunnerSpec, *, cwd: Path, task: str = "a 
     return spec
 
 
+def launch_message(settings: Settings, spec: RunSpec) -> LaunchMessage:
+    """Return what a launcher would hand to this run's runner."""
+    return LaunchMessage(
+        run_id=spec.run_id,
+        home=str(state_root(settings)),
+        runtime_dir=str(runtime_dir(settings)),
+        environ=caller_environment(),
+        cwd=spec.cwd,
+    )
+
+
 class RunnerProcess:
     """One runner, started the plain way."""
 
     def __init__(self, settings: Settings, spec: RunSpec, **options: Any) -> None:
         self.spec = spec
         self.paths: RunPaths = Layout.of(settings).run(spec.run_id)
-        environ = caller_environment()
-        message = LaunchMessage(
-            run_id=spec.run_id,
-            home=str(state_root(settings)),
-            runtime_dir=str(runtime_dir(settings)),
-            environ=environ,
-            cwd=spec.cwd,
-        )
+        message = launch_message(settings, spec)
         for log in (self.paths.stdout_log, self.paths.stderr_log):
             log.touch(mode=0o600)
         with self.paths.stdout_log.open("ab") as out, self.paths.stderr_log.open("ab") as errors:
@@ -93,7 +97,7 @@ class RunnerProcess:
                 stdout=out,
                 stderr=errors,
                 cwd=ROOT,
-                env=environ | {"PYTHONPATH": str(ROOT)},
+                env=message.environ | {"PYTHONPATH": str(ROOT)},
             )
         assert self.process.stdin is not None
         with self.process.stdin as pipe:

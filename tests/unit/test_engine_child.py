@@ -1,0 +1,115 @@
+"""What an agent's function can do with its child, against a shell that writes everything down."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pisub.child import Child
+from pisub.engines.base import ArtifactWritten, LogLine, ToolEnded, ToolStarted
+from pisub.errors import InvalidArgumentError, RefusedError
+from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
+from tests.support.engine_shell import RecordingShell, context
+
+
+def child_in(directory: Path, shell: RecordingShell, *, can_ask: bool = True) -> Child:
+    return Child(context(directory, can_ask=can_ask), shell)
+
+
+def test_a_tool_is_shown_while_it_lasts_and_an_exception_is_its_error(tmp_path: Path) -> None:
+    shell = RecordingShell()
+    child = child_in(tmp_path, shell)
+    child.log("begin")
+    with child.tool("read", path=Path("a"), limit=3, text="x" * 500):
+        pass
+    with pytest.raises(ValueError, match="no"), child.tool("write"):
+        raise ValueError("no")
+    assert shell.events == [
+        LogLine("begin"),
+        ToolStarted(1, "read", {"path": repr(Path("a")), "limit": 3, "text": "x" * 200 + "…"}),
+        ToolEnded(1, "read", is_error=False),
+        ToolStarted(2, "write", {}),
+        ToolEnded(2, "write", is_error=True),
+    ]
+
+
+def test_files_lie_in_the_artifacts_directory_private_and_whole(tmp_path: Path) -> None:
+    shell = RecordingShell()
+    path = child_in(tmp_path, shell).write("a/b.txt", "é")
+    assert path == tmp_path / "artifacts" / "a" / "b.txt"
+    assert path.read_text() == "é"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert shell.events == [ArtifactWritten("a/b.txt", 2)]
+    assert [each.name for each in path.parent.iterdir()] == ["b.txt"]
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "../x", "a/../../x", "/etc/passwd", "a\0b"])
+def test_no_path_leads_out_of_the_artifacts_directory(tmp_path: Path, path: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        child_in(tmp_path, RecordingShell()).write(path, "x")
+    assert caught.value.field == "path"
+
+
+def test_no_symlink_leads_out_of_the_artifacts_directory(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / "link").symlink_to(outside)
+    (tmp_path / "artifacts" / "file").symlink_to(outside / "victim")
+    child = child_in(tmp_path, RecordingShell())
+    with pytest.raises(InvalidArgumentError):
+        child.write("link/x", "x")
+    child.write("file", "x")
+    assert list(outside.iterdir()) == []
+
+
+def test_the_result_of_an_ask_comes_back_to_the_agent_s_loop(tmp_path: Path) -> None:
+    result = AskResult(status=AskStatus.OK, answers=(Answer(value="a", by="t", at=1),))
+    shell = RecordingShell(answer=result)
+    child = child_in(tmp_path, shell)
+    assert asyncio.run(child.ask("Which?", why="to know")) == result
+    assert shell.asked == [((Question("Which?"),), "to know")]
+
+
+def test_a_cancelled_ask_is_taken_back(tmp_path: Path) -> None:
+    shell = RecordingShell()
+    child = child_in(tmp_path, shell)
+
+    async def ask_and_cancel() -> None:
+        task = asyncio.create_task(child.ask("Which?"))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask_and_cancel())
+    assert shell.withdrawn == [1]
+
+
+def test_who_may_not_ask_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError):
+        asyncio.run(child_in(tmp_path, RecordingShell(), can_ask=False).ask("Which?"))
+
+
+@pytest.mark.parametrize(
+    ("questions", "field"),
+    [
+        ([], "questions"),
+        ([Question("x")] * 33, "questions"),
+        (" ", "questions[0].text"),
+        ([Question("ok"), Question("x" * 8001)], "questions[1].text"),
+        (Question("x", options=["one"]), "questions[0].options"),
+        (Question("x", options=["same", "same"]), "questions[0].options"),
+        (Question("x", options="ab"), "questions[0].options"),
+        (Question("x", options=["a", " "]), "questions[0].options"),
+        (Question("x", options=["a", "b" * 501]), "questions[0].options"),
+    ],
+)
+def test_a_question_out_of_bounds_is_the_asker_s_error_and_asks_nobody(
+    tmp_path: Path, questions: Question | str | list[Question | str], field: str
+) -> None:
+    shell = RecordingShell()
+    with pytest.raises(InvalidArgumentError) as caught:
+        asyncio.run(child_in(tmp_path, shell).ask(questions))
+    assert caught.value.field == field
+    assert shell.asked == []
