@@ -16,7 +16,7 @@ from pisub.clock import Clock
 from pisub.errors import PisubError
 from pisub.host.desk import Report
 from pisub.protocol.runs import runner_address
-from pisub.protocol.session import Terminated
+from pisub.protocol.session import GoneReason, Terminated
 from pisub.record.layout import Layout
 from pisub.record.model import Completion
 from pisub.record.reader import list_runs
@@ -92,12 +92,16 @@ class Completions:
         for address in (runner_address(view.run_id) for view in views if view.started is not None):
             if address not in self._watched and self._bus.is_connected:
                 self._watched.add(address)
-                await self._bus.watch(address, self._gone)
+                try:
+                    await self._bus.watch(address, self._gone)
+                except PisubError:
+                    self._watched.discard(address)
+                    raise
 
     def _gone(self, message: Terminated) -> None:
         self._watched.discard(message.address)
         # A run that is not at the broker, and lives, is watched again at the next look, not at once.
-        if message.reason != "unknown":
+        if message.reason is not GoneReason.UNKNOWN:
             self.wake()
 
     async def _drain(self, outbox: Outbox, generation: str) -> None:

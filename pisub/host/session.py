@@ -7,6 +7,7 @@ of a question is ``pisub.host.queue``'s; what the record holds, ``pisub.record``
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -33,7 +34,7 @@ from pisub.protocol.checkpoint import (
 )
 from pisub.protocol.limits import SETTLE_S
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, runner_address
-from pisub.protocol.session import Claimed, RoleGranted, Terminated
+from pisub.protocol.session import Claimed, GoneReason, RoleGranted, Terminated
 from pisub.record.layout import Layout
 from pisub.record.questions import AskView, list_open_asks, read_ask, record_outcome
 from pisub.record.sessions import claim_host_record, last_host
@@ -48,7 +49,7 @@ class HostSession:
     Args:
         bus: A connection of kind host. It stays the caller's to close.
         layout: The record.
-        settings: Unused numbers are the record's: an ask brings its own times.
+        settings: What the program runs with. An ask brings its own times.
         session_id: The session.
         dialogs: The face that asks the human.
         clock: Time.
@@ -127,10 +128,9 @@ class HostSession:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        try:
-            await self._bus.release(HOST_ROLE, self.session_id)
-        except PisubError as error:  # no broker: the role ends with the connection
-            self._report("The host's role could not be given back.", error)
+        if self._bus.is_connected:  # without a broker the role ends with the connection
+            with contextlib.suppress(PisubError):
+                await self._bus.release(HOST_ROLE, self.session_id)
 
     # The role. ---------------------------------------------------------------------------------------------------
 
@@ -174,11 +174,19 @@ class HostSession:
         await self._take_open_asks()
 
     def _on_state(self, state: BusState) -> None:
-        if state is BusState.DISCONNECTED or not self.is_host:
+        if state not in (BusState.CONNECTED, BusState.RESYNC) or not self.is_host:
+            return
+        if self._bus.fence(HOST_ROLE, self.session_id) is None:  # another took it while this one was away
+            self._is_host = False
+            self._spawn(self._step_down())
             return
         self._completions.wake()
         if state is BusState.RESYNC:
             self._spawn(self._take_open_asks())
+
+    async def _step_down(self) -> None:
+        await self._completions.stop()
+        await self._desk.stop("This process is not the session's host any more.")
 
     def _on_run_news(self, _: Incoming) -> None:
         self._completions.wake()
@@ -230,7 +238,8 @@ class HostSession:
 
     def _tell_runner(self, end: ev.EndAsk) -> None:
         posted = AnswerPosted(ask_id=end.ask_id, run_id=end.run_id, number=0)
-        self._bus.tell(runner_address(end.run_id), posted, scope=self.session_id)
+        with contextlib.suppress(PisubError):  # it reads its files every few seconds, told or not
+            self._bus.tell(runner_address(end.run_id), posted, scope=self.session_id)
 
     # Askers. -----------------------------------------------------------------------------------------------------
 
@@ -240,24 +249,36 @@ class HostSession:
         asker = self._askers.setdefault(address, _Asker(view.record.asker))
         asker.asks &= set(self._desk.open_asks)
         asker.asks.add(view.record.ask_id)
-        if not asker.is_watched and self._bus.is_connected:
+        if not asker.is_watched:
             asker.is_watched = True
-            await self._bus.watch(address, self._on_gone)
+            try:
+                await self._bus.watch(address, self._on_gone)
+            except PisubError:  # no broker now: its process can be looked at all the same
+                self._look_at(address, asker)
 
     def _on_gone(self, message: Terminated) -> None:
         asker = self._askers.get(message.address)
-        if asker is not None and not self._is_stopped:
-            asker.is_watched = False
+        if asker is None or self._is_stopped:
+            return
+        asker.is_watched = False
+        if message.reason in (GoneReason.EXITED, GoneReason.GOODBYE):
+            self._let_go(message.address, asker)
+        else:
             self._look_at(message.address, asker)
 
     def _look_at(self, address: str, asker: _Asker) -> None:
-        """Close the dialogs of an asker that is dead; one that has only lost its connection is looked at again."""
-        still_open = asker.asks & set(self._desk.open_asks)
-        if liveness(asker.process) is Liveness.ALIVE and still_open and not self._is_stopped:
-            asyncio.get_running_loop().call_later(ASKER_CHECK_S, self._look_at, address, asker)
+        """Let an asker go that is dead; one that has only lost its connection is looked at again."""
+        asker.is_watched = False
+        if self._is_stopped or self._askers.get(address) is not asker:
             return
+        if liveness(asker.process) is Liveness.DEAD or not asker.asks & set(self._desk.open_asks):
+            self._let_go(address, asker)
+        else:
+            asyncio.get_running_loop().call_later(ASKER_CHECK_S, self._look_at, address, asker)
+
+    def _let_go(self, address: str, asker: _Asker) -> None:
         self._askers.pop(address, None)
-        for ask_id in still_open:
+        for ask_id in asker.asks & set(self._desk.open_asks):
             self._desk.feed(ev.AskWithdrawn(ask_id=ask_id, reason="the asker is gone"))
         self._completions.wake()
 
