@@ -22,36 +22,41 @@ _MAX_PASSES: Final = 5
 _ENDED: Final = frozenset("ZXx")
 
 
-def find_orphans(run_id: str, session: int, spare: Iterable[ProcessIdentity]) -> list[ProcessIdentity]:
+def find_orphans(run_id: str, runner: ProcessIdentity, spare: Iterable[ProcessIdentity]) -> list[ProcessIdentity]:
     """Return the live processes of a run, its runner excepted.
 
     Those of its session, those with its ``PISUB_RUN_ID``, and the descendants of both.
 
     Args:
         run_id: The run.
-        session: The runner's pid, which is its session's id.
+        runner: Its runner, which led a session.
         spare: Processes that belong to nobody's run although a run may have started them: broker, nurseries.
     """
     mark = f"{RUN_ID_VARIABLE}={run_id}".encode()
     table = {stat.pid: stat for stat in _processes()}
-    spared = {each.pid for each in spare} | {os.getpid(), session}
+    spared = {each.pid for each in spare} | {os.getpid(), runner.pid}
+    # Nothing that is older than the runner can be its child: most of the machine need not be looked at.
     roots = {
-        pid for pid, stat in table.items() if pid not in spared and (stat.session_id == session or _carries(pid, mark))
+        pid
+        for pid, stat in table.items()
+        if pid not in spared
+        and stat.start_ticks >= runner.start_ticks
+        and (stat.session_id == runner.pid or _carries(pid, mark))
     }
     found = _with_descendants(table, roots, spared)
     identities = (identify(pid) for pid in sorted(found))
     return [each for each in identities if each is not None and table[each.pid].start_ticks == each.start_ticks]
 
 
-def end_orphans(run_id: str, session: int, spare: Iterable[ProcessIdentity]) -> bool:
+def end_orphans(run_id: str, runner: ProcessIdentity, spare: Iterable[ProcessIdentity]) -> bool:
     """Terminate, then kill, what a run left; True when nothing of it is alive any more."""
     spared = tuple(spare)
-    left = find_orphans(run_id, session, spared)
+    left = find_orphans(run_id, runner, spared)
     for number, grace in ((signal.SIGTERM, TERM_GRACE_S), *((signal.SIGKILL, KILL_GRACE_S),) * _MAX_PASSES):
         if not left:
             return True
         _signal_and_wait(left, number, grace)
-        left = find_orphans(run_id, session, spared)
+        left = find_orphans(run_id, runner, spared)
     return not left
 
 

@@ -28,15 +28,15 @@ def settle(death: Death, layout: Layout, spare: Iterable[ProcessIdentity]) -> Pr
         The proof; None when the run is another process's. A launch that was asked for twice makes two processes, of
         which the second leaves at once, and its end is not the run's.
     """
-    run_id, pid = death.runner.run_id, death.runner.process.pid
+    run_id, process = death.runner.run_id, death.runner.process
     paths = layout.run(run_id)
     started = read_record(paths.started, Started)
-    if started is not None and started.process != death.runner.process:
+    if started is not None and started.process != process:
         return None
     if death.signal is None:
-        are_orphans_left = bool(find_orphans(run_id, pid, spare))
+        are_orphans_left = bool(find_orphans(run_id, process, spare))
     else:
-        are_orphans_left = not end_orphans(run_id, pid, spare)
+        are_orphans_left = not end_orphans(run_id, process, spare)
     proof = proof_of(death, are_orphans_left=are_orphans_left, now_ms=time.time_ns() // 1_000_000)
     write_new(paths.process_terminal, encode_record(proof), fsync=False)
     return proof
