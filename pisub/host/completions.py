@@ -7,6 +7,7 @@ in the connection, so a lost message delays an end and loses none. A watch on it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -44,7 +45,8 @@ class Completions:
         self._clock = clock
         self._report = report
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._has_news = asyncio.Event()
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
         self._watched: set[str] = set()
         #: Ends that this host has taken, done or not: it never takes one twice.
         self._taken: set[str] = set()
@@ -53,8 +55,13 @@ class Completions:
 
     def start(self, generation: str) -> None:
         """Begin delivering. ``generation`` names this host in the ledger, for ever."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(generation), name="pisub-completions")
+        if not self._tasks:
+            loop = asyncio.get_running_loop()
+            # Two tasks: a handler that takes its time keeps nobody from noticing a death.
+            self._tasks = (
+                loop.create_task(self._look(), name="pisub-watch-runs"),
+                loop.create_task(self._deliver_all(generation), name="pisub-completions"),
+            )
 
     def wake(self) -> None:
         """Look now."""
@@ -62,27 +69,38 @@ class Completions:
 
     async def stop(self) -> None:
         """End delivering. A handler at work is cancelled; its end goes to the next host."""
-        task, self._task = self._task, None
-        if task is not None:
+        tasks, self._tasks = self._tasks, ()
+        for task in tasks:
             task.cancel()
-            await asyncio.wait([task])
+        if tasks:
+            await asyncio.wait(tasks)
 
-    async def _run(self, generation: str) -> None:
-        outbox = await asyncio.to_thread(Outbox, self._layout, self._session_id)
+    async def _look(self) -> None:
         while True:
             self._wake.clear()
+            self._has_news.set()
             try:
                 await asyncio.to_thread(self._reconcile)
                 await self._watch_runs()
-                await self._drain(outbox, generation)
             except (PisubError, OSError) as error:
                 # A full disk, no descriptors, a broker that is away: the next look may find it well.
                 self._report("The session's runs could not be looked at.", error)
-            try:
+            self._has_news.set()
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(REREAD_S):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
+
+    async def _deliver_all(self, generation: str) -> None:
+        outbox: Outbox | None = None
+        while True:
+            await self._has_news.wait()
+            self._has_news.clear()
+            try:
+                if outbox is None:
+                    outbox = await asyncio.to_thread(Outbox, self._layout, self._session_id)
+                await self._drain(outbox, generation)
+            except (PisubError, OSError) as error:
+                self._report("The session's completions could not be read.", error)
 
     def _reconcile(self) -> None:
         reconcile_all(self._layout, now_ms=self._clock.wall_ms(), session_id=self._session_id)

@@ -34,6 +34,7 @@ class Desk:
         clock: Time.
         on_unclaimed: Told of an ask that ended with no call waiting for it.
         report: See ``Report``.
+        queue: A queue with other times than the usual ones.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Desk:
         clock: Clock,
         on_unclaimed: Callable[[ev.EndAsk], None],
         report: Report,
+        queue: HostQueue | None = None,
     ) -> None:
         self._dialogs = dialogs
         self._write_outcome = write_outcome
@@ -52,7 +54,7 @@ class Desk:
         self._clock = clock
         self._on_unclaimed = on_unclaimed
         self._report = report
-        self._queue = HostQueue(clock.monotonic())
+        self._queue = queue or HostQueue(clock.monotonic())
         self._calls: dict[str, list[asyncio.Future[AskResult]]] = {}
         self._screen: dict[int, asyncio.Task[str | None]] = {}
         self._closing: set[int] = set()

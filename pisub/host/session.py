@@ -84,7 +84,7 @@ class HostSession:
         self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
         self._askers: dict[str, _Asker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._granted = asyncio.Event()
+        self._hosting = asyncio.Event()
         self._is_host = False
         self._is_stopped = False
 
@@ -151,7 +151,7 @@ class HostSession:
         if not claimed.holder:
             try:
                 async with asyncio.timeout(2 * SETTLE_S):  # a young broker grants it when it has settled
-                    await self._granted.wait()
+                    await self._hosting.wait()
                 return Claimed(role=HOST_ROLE, scope=self.session_id, generation=0)  # on_role has done the rest
             except TimeoutError:
                 pass
@@ -161,7 +161,6 @@ class HostSession:
 
     def _on_role(self, granted: RoleGranted) -> None:
         if (granted.role, granted.scope) == (HOST_ROLE, self.session_id) and not self._is_stopped:
-            self._granted.set()
             self._spawn(self._become_host())
 
     async def _become_host(self) -> None:
@@ -172,12 +171,14 @@ class HostSession:
             self._completions.start(f"host-{number}")
         self._bus.publish(HOST_READY_TOPIC, HostReady(session_id=self.session_id), scope=self.session_id)
         await self._take_open_asks()
+        self._hosting.set()
 
     def _on_state(self, state: BusState) -> None:
         if state not in (BusState.CONNECTED, BusState.RESYNC) or not self.is_host:
             return
         if self._bus.fence(HOST_ROLE, self.session_id) is None:  # another took it while this one was away
             self._is_host = False
+            self._hosting.clear()
             self._spawn(self._step_down())
             return
         self._completions.wake()
