@@ -6,6 +6,7 @@ import asyncio
 
 from structlog.typing import FilteringBoundLogger
 
+from pisub.errors import RecordError
 from pisub.protocol.delivery import Priority
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, AsyncComplete
 from pisub.record.commit import commit_end
@@ -49,7 +50,7 @@ class Ending:
         """Commit, again and again while the disk refuses.
 
         Raises:
-            OSError: It refused for ten minutes.
+            TimeoutError: It refused for ten minutes.
         """
         async with asyncio.timeout(GIVE_UP_S):
             while not self.try_to_write(verdict, snapshot):  # noqa: ASYNC110  # no event says that a disk is well again
@@ -67,7 +68,7 @@ class Ending:
             }
             line = "subagent.run.completed", {key: value for key, value in data.items() if value is not None}
             self._result = commit_end(self._layout, self._lock, status, result, journal=self._journal, lines=[line])
-        except OSError as error:
+        except (OSError, RecordError) as error:  # a directory that cannot be opened is reported as unsafe
             self._log.warning("end_not_written", error=str(error))
             return False
         self._log.info("run_ended", state=self._result.state.value, reason=self._result.reason)

@@ -6,6 +6,7 @@ whatever the main thread is doing.
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 from types import FrameType
@@ -17,7 +18,7 @@ STOP_SIGNALS = frozenset({int(signal.SIGTERM), int(signal.SIGINT)})
 
 
 def route_signals() -> tuple[socket.socket, socket.socket]:
-    """Send the numbers of arriving signals into a socket pair. Main thread only.
+    """Send the numbers of arriving signals into a socket pair. Main thread only, once in a process's life.
 
     Returns:
         The end to read from, and the end that the C handler writes to; keep both open.
@@ -29,7 +30,16 @@ def route_signals() -> tuple[socket.socket, socket.socket]:
     # SIGHUP does nothing, for a detached run outlives its terminal; ignored, it would be ignored in its children too.
     for number in (LOOK_SIGNAL, signal.SIGHUP, *STOP_SIGNALS):
         signal.signal(number, _note)
+    os.register_at_fork(after_in_child=_restore_defaults)
     return reading, writing
+
+
+def _restore_defaults() -> None:
+    """Undo it in a process that the agent forked: SIGTERM must end that one, and be no news to the runner."""
+    signal.set_wakeup_fd(-1)
+    for number in (LOOK_SIGNAL, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:

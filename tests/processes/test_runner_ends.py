@@ -221,3 +221,17 @@ def test_the_program_itself_carries_out_a_run(settings: Settings, tmp_path: Path
     result = eventually(lambda: read_result(paths), what="the launched run ends")
     assert (result.state, result.output) == (RunState.COMPLETE, "as a program")
     assert launched.process.pid > 0
+
+
+def test_a_worker_that_the_agent_forks_and_terminates_is_its_own_affair(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import multiprocessing, time
+        def main(child):
+            worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+            worker.start()
+            worker.terminate()
+            worker.join()
+            return f"worker ended by {-worker.exitcode}"
+    """
+    _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    assert (result.state, result.output) == (RunState.COMPLETE, "worker ended by 15")
