@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from pisub.protocol.limits import KEEP_ANSWER_S, MAX_KEPT_ANSWERS, MIB
@@ -22,6 +22,8 @@ MAX_KEPT_BYTES: Final = 16 * MIB
 #: message for each would be half as many messages again.
 ACKNOWLEDGE_COUNT: Final = 512
 ACKNOWLEDGE_AFTER_S: Final = 1.0
+#: How often answers are looked through for those that outlived their time.
+_LOOK_EVERY_S: Final = 1.0
 
 
 class Seen(enum.Enum):
@@ -38,6 +40,7 @@ class AnswerCache:
         self._running: dict[CallKey, float | None] = {}
         self._kept: OrderedDict[CallKey, tuple[float | None, bytes]] = OrderedDict()
         self._bytes = 0
+        self._look_at = 0.0
         self._max_answers = max_answers
         self._max_bytes = max_bytes
 
@@ -56,17 +59,19 @@ class AnswerCache:
             return kept[1]
         if key in self._running:
             return Seen.RUNNING
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_EVERY_S
+            self._drop_stale(now)
         self._running[key] = now + ttl_ms / 1000 + KEEP_ANSWER_S if ttl_ms else None
         return Seen.NEW
 
-    def finish(self, key: CallKey, answer: bytes, *, now: float) -> None:
+    def finish(self, key: CallKey, answer: bytes) -> None:
         """Keep the answer of a call that ``begin`` called new."""
         kept = self._kept
         kept[key] = (self._running.pop(key, None), answer)
         self._bytes += len(answer)
-        while len(kept) > self._max_answers or self._bytes > self._max_bytes or _is_stale(kept, now):
-            _, (_, oldest) = kept.popitem(last=False)
-            self._bytes -= len(oldest)
+        while len(kept) > self._max_answers or self._bytes > self._max_bytes:
+            self._drop_oldest()
 
     def forget(self, address: str, incarnation: int, message_ids: Iterable[int]) -> None:
         """Drop answers that arrived. Unknown ids are ignored."""
@@ -75,47 +80,48 @@ class AnswerCache:
             if kept is not None:
                 self._bytes -= len(kept[1])
 
+    def _drop_stale(self, now: float) -> None:
+        """Drop from the oldest on what outlived its time; one without a deadline among them waits for the bounds."""
+        while self._kept:
+            expires_at = next(iter(self._kept.values()))[0]
+            if expires_at is None or expires_at > now:
+                return
+            self._drop_oldest()
 
-def _is_stale(kept: OrderedDict[CallKey, tuple[float | None, bytes]], now: float) -> bool:
-    if not kept:
-        return False
-    expires_at = next(iter(kept.values()))[0]
-    return expires_at is not None and expires_at <= now
+    def _drop_oldest(self) -> None:
+        _, (_, answer) = self._kept.popitem(last=False)
+        self._bytes -= len(answer)
 
 
 class Acknowledgements:
-    """Which answers arrived and were not reported yet, by callee."""
+    """Which answers arrived and were not reported yet, by callee (``address@incarnation``)."""
 
     def __init__(self, *, count: int = ACKNOWLEDGE_COUNT, after_s: float = ACKNOWLEDGE_AFTER_S) -> None:
-        self._arrived: dict[tuple[str, int], list[int]] = {}
+        self._arrived: list[tuple[str, int]] = []
         self._count = count
         self._after_s = after_s
         self._due_at: float | None = None
 
     @property
     def due_at(self) -> float | None:
-        """When ``take_all`` is due; None when nothing waits."""
+        """When ``take_all`` is due; None when nothing waits, or nobody told the time yet."""
         return self._due_at
 
-    def add(self, address: str, incarnation: int, message_id: int, *, now: float) -> list[int] | None:
-        """Note an arrived answer. Return the ids to report at once, when there are enough of them."""
-        key = (address, incarnation)
-        ids = self._arrived.get(key)
-        if ids is None:
-            ids = self._arrived[key] = []
-            if self._due_at is None:
-                self._due_at = now + self._after_s
-        ids.append(message_id)
-        if len(ids) < self._count:
-            return None
-        del self._arrived[key]
-        if not self._arrived:
-            self._due_at = None
-        return ids
+    def add(self, callee: str, message_id: int) -> bool:
+        """Note an arrived answer. Tell whether there are enough of them to report."""
+        self._arrived.append((callee, message_id))
+        return len(self._arrived) >= self._count
 
-    def take_all(self) -> Iterator[tuple[str, int, list[int]]]:
-        """Remove everything that waits; yield address, incarnation and ids."""
-        arrived, self._arrived = self._arrived, {}
+    def tell_time(self, now: float) -> None:
+        """Say what time it is, once for all that was added since the last time."""
+        if self._arrived and self._due_at is None:
+            self._due_at = now + self._after_s
+
+    def take_all(self) -> dict[str, list[int]]:
+        """Remove everything that waits; return the ids by callee."""
+        arrived, self._arrived = self._arrived, []
         self._due_at = None
-        for (address, incarnation), ids in arrived.items():
-            yield address, incarnation, ids
+        found: dict[str, list[int]] = {}
+        for callee, message_id in arrived:
+            found.setdefault(callee, []).append(message_id)
+        return found

@@ -16,7 +16,7 @@ from pisub.client.bus_types import Incoming, Sender
 from pisub.errors import PisubError, ProtocolError, RemoteError
 from pisub.protocol.base import Message
 from pisub.protocol.codec import decode, encode, pack
-from pisub.protocol.delivery import Header, Kind
+from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import Arrived, Failure
 
 
@@ -112,9 +112,9 @@ class Callee:
 
     def _answer(self, key: CallKey, message: Message, *, kind: int = Kind.REPLY) -> None:
         body = encode(message)
-        header = Header(kind=kind, message_id=self._core.next_id(), correlation_id=key[2], to=key[0])
+        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], "", "", key[0])
         frame = pack(header, body)
-        self._core.answers.finish(key, frame, now=self._clock())
+        self._core.answers.finish(key, frame)
         self._send(frame, header)
 
     def _send(self, frame: bytes, header: Header) -> None:

@@ -6,7 +6,7 @@ What libzmq accepted is out of our hands; what it has not accepted is here, in o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -75,19 +75,25 @@ class Outbox:
         self._bytes = 0
         return items
 
-    def head(self) -> Outgoing | None:
-        """Return the next frame to send, past calls that ended while they waited; None when nothing waits."""
+    def drain(self, send: Callable[[bytes], bool]) -> bool:
+        """Hand frames to ``send`` until it refuses one, which stays. Tell whether the outbox is empty.
+
+        Calls that ended while they waited are dropped; the others are marked as sent.
+        """
         items = self._items
         while items:
             item = items[0]
-            if item.call is None or item.call.is_open:
-                return item
-            self.pop()
-        return None
-
-    def pop(self) -> None:
-        """Remove the frame that ``head`` returned."""
-        self._bytes -= len(self._items.popleft().frame)
+            call = item.call
+            if call is None:
+                if not send(item.frame):
+                    return False
+            elif call.is_open:
+                if not send(item.frame):
+                    return False
+                call.is_sent = True
+            self._bytes -= len(item.frame)
+            items.popleft()
+        return True
 
     def _shed(self) -> None:
         kept = [item for item in self._items if item.header.priority != Priority.DROPPABLE]

@@ -36,6 +36,8 @@ from pisub.transport.monitor import Link
 
 #: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
 _MAX_STAMPS: Final = 1_024
+#: Frames that are collected before they are sent together, where a turn of the loop brings more than one.
+_BURST: Final = 32
 #: How long a close may wait for libzmq to write what it accepted: well under 1 ms where the broker reads.
 _LINGER_MS: Final = 100
 
@@ -69,7 +71,7 @@ class BusShell:
         self._callee = Callee(
             core, handlers, post=self.post, spawn=self.spawn, clock=self.loop.time, report=handlers.report
         )
-        self._stamps: dict[bytes, tuple[Stamp, Sender]] = {}
+        self._stamps: dict[bytes, tuple[Stamp, Sender, str]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._flushed: list[asyncio.Future[None]] = []
@@ -119,11 +121,14 @@ class BusShell:
             NotDeliveredError: The outbox is full.
         """
         core = self.core
-        if core.phase is Phase.ONLINE and not core.outbox and self._dealer.send(frame):
+        outbox = core.outbox
+        if self._dealer.is_quiet and core.phase is Phase.ONLINE and not outbox and self._dealer.send(frame):
             if call is not None:
                 call.is_sent = True
             return
-        core.outbox.push(Outgoing(frame, header, body, call))
+        outbox.push(Outgoing(frame, header, body, call))
+        if len(outbox) == _BURST:
+            self._on_room()
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until libzmq has everything; False when it does not within the time."""
@@ -224,13 +229,8 @@ class BusShell:
                 return True
             core.is_hello_due = False
         if core.phase is Phase.ONLINE:
-            outbox = core.outbox
-            while (item := outbox.head()) is not None:
-                if not send(item.frame):
-                    return True
-                if item.call is not None:
-                    item.call.is_sent = True
-                outbox.pop()
+            if not core.outbox.drain(send):
+                return True
             for waiter in self._flushed:
                 if not waiter.done():
                     waiter.set_result(None)
@@ -238,9 +238,8 @@ class BusShell:
         return False
 
     def _on_message(self, stamp_frame: bytes, frame: bytes) -> None:
-        known = self._stamps.get(stamp_frame)
         try:
-            stamp, sender = known or self._learn(stamp_frame)
+            stamp, sender, bound_name = self._stamps.get(stamp_frame) or self._learn(stamp_frame)
             header, body = unpack(frame)
         except ProtocolError:
             self.ignored += 1
@@ -250,43 +249,49 @@ class BusShell:
             self.run([Announce(BusState.RESYNC)])
         kind = header.kind
         if kind == Kind.REPLY:
-            self._on_reply(sender, header.correlation_id, body)
+            self._on_reply(bound_name, header.correlation_id, body)
         elif kind in _FROM_PEERS and sender.address:
             self.ignored += not self._callee.receive(sender, header, body, stamp.dropped)
         elif kind == Kind.FAIL:
-            self._on_fail(sender, header.correlation_id, body)
+            self._on_fail(bound_name, header.correlation_id, body)
         elif not sender.address:
             self._on_broker(header, body)
         else:
             self.ignored += 1
 
-    def _learn(self, stamp_frame: bytes) -> tuple[Stamp, Sender]:
+    def _learn(self, stamp_frame: bytes) -> tuple[Stamp, Sender, str]:
+        """Decode a stamp that was not seen yet; the last part is who a call is bound to, '' for the broker."""
         stamp = unpack_stamp(stamp_frame)
+        address, incarnation = stamp.sender, stamp.incarnation
         if len(self._stamps) >= _MAX_STAMPS:
             self._stamps.clear()
-        known = self._stamps[stamp_frame] = (stamp, Sender(stamp.sender, stamp.incarnation, stamp.authority))
+        sender = Sender(address, incarnation, stamp.authority)
+        known = self._stamps[stamp_frame] = (stamp, sender, f"{address}@{incarnation}" if address else "")
+        if address:
+            self.core.calls.note_life(address, incarnation)
         return known
 
-    def _on_reply(self, sender: Sender, message_id: int, body: memoryview) -> None:
+    def _on_reply(self, callee: str, message_id: int, body: memoryview) -> None:
         call = self.core.calls.close(message_id)
         if call is None:
             self.ignored += 1
             return
         if not call.waiter.done():
             call.waiter.set_result(body)
-        self._note_arrived(sender, message_id)
+        if callee and self.core.arrived.add(callee, message_id):
+            self._acknowledge()
 
-    def _on_fail(self, sender: Sender, message_id: int, body: memoryview) -> None:
+    def _on_fail(self, callee: str, message_id: int, body: memoryview) -> None:
         try:
             failure = decode(body, Failure)
         except ProtocolError as error:
             failure = Failure(code=error.code, message=f"A failure that cannot be read: {error.message}")
         now = self.loop.time()
-        if not sender.address and failure.code == "hello_first":
+        if not callee and failure.code == "hello_first":
             self.run(self.core.stranger(now))
             self._dealer.look()
             return
-        if not sender.address and message_id == 0:
+        if not callee and message_id == 0:
             self.run(self.core.rejected(error_of(failure), now))
             return
         effects = self.core.failed(message_id, error_of(failure))
@@ -294,22 +299,14 @@ class BusShell:
         if not effects:
             self.ignored += 1
             return
-        self._note_arrived(sender, message_id)
+        if callee and self.core.arrived.add(callee, message_id):
+            self._acknowledge()
 
-    def _note_arrived(self, sender: Sender, message_id: int) -> None:
-        if not sender.address:
-            return
-        core = self.core
-        core.calls.note_life(sender.address, sender.incarnation)
-        ids = core.arrived.add(sender.address, sender.incarnation, message_id, now=self.loop.time())
-        if ids is not None:
-            self._acknowledge(sender.address, sender.incarnation, ids)
-
-    def _acknowledge(self, address: str, incarnation: int, ids: list[int]) -> None:
-        to = f"{address}@{incarnation}"
-        header = Header(kind=Kind.DONE, priority=Priority.DROPPABLE, message_id=self.core.next_id(), to=to)
-        body = encode(Arrived(message_ids=tuple(ids)))
-        self.post(pack(header, body), header, body)
+    def _acknowledge(self) -> None:
+        for callee, ids in self.core.arrived.take_all().items():
+            header = Header(kind=Kind.DONE, priority=Priority.DROPPABLE, message_id=self.core.next_id(), to=callee)
+            body = encode(Arrived(message_ids=tuple(ids)))
+            self.post(pack(header, body), header, body)
 
     def _on_broker(self, header: Header, body: memoryview) -> None:
         core, now = self.core, self.loop.time()
@@ -366,6 +363,7 @@ class BusShell:
 
     def _arm(self) -> None:
         """Set the one timer to the core's next deadline; a timer that fires too early costs nothing but itself."""
+        self.core.arrived.tell_time(self.loop.time())
         at = self.core.next_deadline()
         if at is None or at >= self._timer_at or self.core.phase is Phase.CLOSED:
             return
@@ -380,8 +378,7 @@ class BusShell:
         self.run(self.core.tick(now))
         due_at = self.core.arrived.due_at
         if due_at is not None and due_at <= now:
-            for address, incarnation, ids in self.core.arrived.take_all():
-                self._acknowledge(address, incarnation, ids)
+            self._acknowledge()
         self._arm()
 
 

@@ -57,6 +57,10 @@ class Dealer:
         self._on_room = on_room
         self._endpoint = ""
         self._is_turn_due = False
+        #: Whether nothing was sent since the last turn began. The first frame of a turn is sent at once, for the sake
+        #: of a single call's latency; what follows is better collected and sent together, because libzmq's thread
+        #: otherwise wakes, writes and sleeps for each.
+        self.is_quiet = True
         self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         for option, value in (
             (zmq.IMMEDIATE, 1),
@@ -102,16 +106,15 @@ class Dealer:
 
         Sending may take the edge of an arriving message: the socket is looked at again in the next turn of the loop.
         """
-        try:
-            self._send(frame, _NOBLOCK)
-        except zmq.Again:
-            accepted = False
-        else:
-            accepted = True
+        self.is_quiet = False
         if not self._is_turn_due:
             self._is_turn_due = True
             self._loop.call_soon(self._take_turn)
-        return accepted
+        try:
+            self._send(frame, _NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
 
     def look(self) -> None:
         """Take a turn soon, whatever the descriptor says."""
@@ -139,7 +142,7 @@ class Dealer:
     def _take_turn(self) -> None:
         if self._socket.closed:
             return
-        self._is_turn_due = True  # what is sent during a turn needs no other one
+        self._is_turn_due = self.is_quiet = True  # what is sent during a turn needs no other one
         receive, on_message, get = self._receive, self._on_message, self._get
         events = get(_EVENTS)
         left = _MESSAGES_PER_TURN
@@ -159,5 +162,6 @@ class Dealer:
             events = get(_EVENTS)
             if not (events & _POLLIN or (is_waiting and events & _POLLOUT)):
                 self._is_turn_due = False
+                self.is_quiet = True
                 return
         self._loop.call_soon(self._take_turn)

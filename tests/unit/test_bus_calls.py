@@ -30,12 +30,12 @@ def test_calls_expire_in_the_order_of_their_deadlines_and_only_when_they_are_due
     assert len(calls) == 2
 
 
-def test_an_ended_call_has_no_deadline() -> None:
+def test_the_deadline_of_an_ended_call_ends_nothing() -> None:
     calls = PendingCalls()
     calls.open(call(1, deadline=1.0))
     calls.close(1)
-    assert calls.next_deadline() is None
     assert calls.expire(5.0) == []
+    assert calls.next_deadline() is None
 
 
 def test_deadlines_of_ended_calls_do_not_pile_up() -> None:

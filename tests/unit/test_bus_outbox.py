@@ -55,14 +55,24 @@ def test_a_frame_that_may_not_be_dropped_is_refused_where_there_is_no_room() -> 
     assert frames(outbox) == [b"full"]
 
 
-def test_a_call_that_ended_while_it_waited_is_not_sent() -> None:
+def test_draining_stops_at_the_frame_that_is_refused_and_keeps_it() -> None:
     outbox = Outbox()
-    call = PendingCall(Header(kind=Kind.CALL), b"", None)
-    outbox.push(item(b"call", call=call))
-    outbox.push(item(b"next"))
-    call.is_open = False
-    head = outbox.head()
-    assert head is not None
-    assert (head.frame, outbox.waiting_bytes) == (b"next", 4)
-    outbox.pop()
-    assert outbox.head() is None
+    sent: list[bytes] = []
+    for frame in (b"1", b"2", b"3"):
+        outbox.push(item(frame))
+    assert not outbox.drain(lambda frame: frame != b"2" and not sent.append(frame))
+    assert (sent, outbox.waiting_bytes) == ([b"1"], 2)
+    assert outbox.drain(lambda frame: not sent.append(frame))
+    assert (sent, len(outbox)) == ([b"1", b"2", b"3"], 0)
+
+
+def test_a_call_that_ended_while_it_waited_is_not_sent_and_the_others_are_marked() -> None:
+    outbox = Outbox()
+    sent: list[bytes] = []
+    ended, open_one = (PendingCall(Header(kind=Kind.CALL), b"", None) for _ in range(2))
+    outbox.push(item(b"ended", call=ended))
+    outbox.push(item(b"open", call=open_one))
+    ended.is_open = False
+    assert outbox.drain(lambda frame: not sent.append(frame))
+    assert (sent, ended.is_sent, open_one.is_sent) == ([b"open"], False, True)
+    assert outbox.waiting_bytes == 0

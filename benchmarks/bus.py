@@ -1,0 +1,101 @@
+"""Calls through all of pisub against bare pyzmq, msgspec and FD-watching clients through a forwarder.
+
+One process asks, one answers, K calls outstanding. The rival has no names, deadlines, roles, resends or answer cache:
+it is what the same libraries can do with nothing around them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.harness import (
+    CpuMeter,
+    Report,
+    Sample,
+    Worker,
+    compare,
+    environment_of,
+    machine,
+    private_settings,
+)
+from pisub.launch import ensure_broker
+from pisub.process import open_pidfd, send_signal
+
+_WORKER = "benchmarks.bus_worker"
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What an asking worker is told."""
+
+    k: int
+    seconds: float
+
+
+class Pair:
+    """An asking and an answering process, and what lies between them."""
+
+    def __init__(self, case: str, asker: Worker, answerer: Worker, between: dict[str, int]) -> None:
+        self.case = case
+        self._asker = asker
+        self._pids = {"asker": asker.pid, "answerer": answerer.pid, **between}
+
+    def measure(self, k: int, seconds: float) -> Sample:
+        """Let the asker ask."""
+        meter = CpuMeter(**self._pids)
+        sample = self._asker.ask(Load(k, seconds), Sample)
+        sample.cpu_us = meter.per_operation(sample.count)
+        return sample
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare this benchmark's arguments."""
+    parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default 9)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement (default 1)")
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 64, 1000], help="calls outstanding (default 1 64 1000)")
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Measure."""
+    with private_settings() as settings, ExitStack() as stack:
+        environ = environment_of(settings)
+        broker = ensure_broker(settings)
+        descriptor = open_pidfd(broker.process)
+        try:
+            answerer = stack.enter_context(Worker(_WORKER, "answer", environ=environ))
+            asker = stack.enter_context(Worker(_WORKER, "ask", environ=environ))
+            endpoint = f"ipc://{Path(str(settings.runtime_dir), 'bare.sock')}"
+            forwarder = stack.enter_context(Worker(_WORKER, "bare-forward", endpoint))
+            bare_answerer = stack.enter_context(Worker(_WORKER, "bare-answer", endpoint))
+            bare_asker = stack.enter_context(Worker(_WORKER, "bare-ask", endpoint))
+            rows = compare(
+                [
+                    Pair("pisub call", asker, answerer, {"broker": broker.process.pid}),
+                    Pair("bare pyzmq+msgspec", bare_asker, bare_answerer, {"broker": forwarder.pid}),
+                ],
+                ks=args.k,
+                rounds=args.rounds,
+                seconds=args.seconds,
+                progress=lambda text: print(text, file=sys.stderr),
+            )
+        finally:
+            stack.close()
+            send_signal(broker.process, signal.SIGTERM)
+            if descriptor is not None:
+                # The directory may only go when the broker, which writes into it, has gone.
+                _wait(descriptor)
+        return Report(benchmark="bus", machine=machine(), rows=rows)
+
+
+def _wait(descriptor: int) -> None:
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    poller.poll(10_000)
+    os.close(descriptor)
