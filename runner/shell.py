@@ -23,7 +23,7 @@ from pisub.clock import Clock
 from pisub.config import Settings
 from pisub.engines.base import AskCallback, Engine, EngineEvent, Settled
 from pisub.errors import PisubError
-from pisub.process import Liveness, ProcessIdentity, liveness, open_pidfd
+from pisub.process import ProcessIdentity
 from pisub.protocol.checkpoint import Question
 from pisub.protocol.delivery import Priority
 from pisub.protocol.limits import INBOX_REREAD_S
@@ -42,6 +42,7 @@ from . import effects as fx
 from . import events as ev
 from .ask_service import AskService
 from .ending import Ending
+from .host_watch import HostWatch
 from .inbox import Inbox
 from .intake import AskPosted, AskWithdrawn, Intake
 from .link import Hooks, Link
@@ -102,6 +103,8 @@ class RunnerShell:
         self._signals = signals
         self._log = log
         self._inbox = Inbox(self._paths)
+        self._host_watch = HostWatch(spec.attached_to, self._note_host_gone)
+        self._is_announced = False
         self._inbox_at = 0.0
         self._flush_at: float | None = None
         self._verdict: fx.Verdict | None = None
@@ -185,7 +188,7 @@ class RunnerShell:
         loop = asyncio.get_running_loop()
         self._loop = loop
         loop.add_reader(self._signals, self._note_signal)
-        host_watch = self._watch_host(loop)
+        self._host_watch.start(loop)
         self._look_at_inbox()
         self._feed(ev.Begun())
         self._link.start()
@@ -195,9 +198,7 @@ class RunnerShell:
                 await self._pause(loop)
         await self._end(self._verdict)
         loop.remove_reader(self._signals)
-        if host_watch is not None:
-            loop.remove_reader(host_watch)
-            os.close(host_watch)
+        self._host_watch.close()
         if self._verdict.is_engine_hung:
             sys.stderr.flush()
             os._exit(0)  # the agent's thread never returned, and cannot be made to
@@ -324,9 +325,7 @@ class RunnerShell:
             return
         for request in requests:
             self._feed(request)
-        host = self._spec.attached_to
-        if host is not None and liveness(host) is Liveness.DEAD:
-            self._note_host_gone()
+        self._host_watch.check()
 
     def _note_signal(self) -> None:
         """Signals: two ask for the end, the others say "look at the inbox and the answers"."""
@@ -336,21 +335,6 @@ class RunnerShell:
         self._look_at_inbox()
         self._asks.look()
         self._wake.set()
-
-    def _watch_host(self, loop: asyncio.AbstractEventLoop) -> int | None:
-        """Watch the process that the run is attached to; its death ends the run."""
-        if self._spec.attached_to is None:
-            return None
-        with contextlib.suppress(OSError):  # no pidfd here: the slow look at the inbox looks at it too
-            descriptor = open_pidfd(self._spec.attached_to)
-            if descriptor is not None:
-                loop.add_reader(descriptor, self._note_watched, loop, descriptor)
-                return descriptor
-        return None
-
-    def _note_watched(self, loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
-        loop.remove_reader(descriptor)
-        self._note_host_gone()
 
     def _note_host_gone(self) -> None:
         text = "The process that this run was attached to is gone."
@@ -371,6 +355,14 @@ class RunnerShell:
         self._wake.set()
 
     def _note_connected(self) -> None:
+        if not self._is_announced:
+            self._is_announced = True
+            self._announce_start()
+        self._look_at_inbox()
+        self._asks.note_host()
+        self._wake.set()
+
+    def _announce_start(self) -> None:
         self._link.publish(
             ASYNC_STARTED_TOPIC,
             AsyncStarted(
@@ -382,9 +374,6 @@ class RunnerShell:
                 started_at=self._started_at,
             ),
         )
-        self._look_at_inbox()
-        self._asks.note_host()
-        self._wake.set()
 
     def _note_lost(self) -> None:
         self._asks.note_lost()
