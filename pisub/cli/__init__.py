@@ -1,1 +1,1 @@
-"""."""
+"""The command line: words in, the library called, text or JSON out."""
