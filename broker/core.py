@@ -12,9 +12,9 @@ from typing import assert_never
 from pisub.errors import ProtocolError
 from pisub.process import ProcessIdentity
 from pisub.protocol import codec
-from pisub.protocol.delivery import Header, Kind, Priority
+from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.limits import DEADLINE_TICK_S
-from pisub.protocol.session import Authority, Failure, GoneReason, Leaving
+from pisub.protocol.session import Failure, GoneReason, Leaving
 
 from .admission import Admission
 from .control import Control
@@ -69,8 +69,7 @@ class Core:
         """
         state = self._state
         by_route = state.by_route
-        peers = state.peers
-        sends = state.sends
+        shortcut = self._routing.shortcut
         unpack = codec.unpack
         for route, frame in items:
             state.received += 1
@@ -80,18 +79,8 @@ class Core:
             except ProtocolError as error:
                 self._unreadable(route, sender, error)
                 continue
-            if sender is not None and header.fence is None and sender.authority & Authority.CALL:
-                kind = header.kind
-                # The short way: an answer to an open call, to a caller that keeps up.
-                if kind == Kind.REPLY and not header.topic and 0 <= header.priority <= Priority.DROPPABLE:
-                    caller = peers.get(header.to)
-                    if caller is not None and not caller.is_slow:
-                        call = caller.calls.get(header.correlation_id)
-                        if call is not None and call[0] is sender:
-                            del caller.calls[header.correlation_id]
-                            sender.serving -= 1
-                            sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: connected
-                            continue
+            if sender is not None and shortcut(sender, header, frame, now):
+                continue
             self._one((route, frame), sender, header, body, now)
         return state.take()
 
@@ -169,6 +158,11 @@ class Core:
         state.effects.append(Leave(reason))
 
     # Peers that do not keep up -----------------------------------------------------------------------------------
+
+    @property
+    def has_suspended(self) -> bool:
+        """Whether messages wait for a connected peer."""
+        return bool(self._state.suspended)
 
     def suspended_routes(self) -> list[bytes]:
         """Return the connections for which messages wait; the first is the one that was tried longest ago."""

@@ -11,10 +11,13 @@ import msgspec
 
 from pisub.protocol import codec
 from pisub.protocol.delivery import Kind, Priority
-from pisub.protocol.limits import MAX_PEER_QUEUE_BYTES
+from pisub.protocol.limits import KIB, MAX_PEER_QUEUE_BYTES
 
 #: What an entry costs beside its bytes: two bytes objects, a tuple, a slot in a deque.
 ENTRY_OVERHEAD_BYTES = 160
+#: Droppable messages are queued until this much waits: what a reader that was only preempted has caught up with in a
+#: few milliseconds. Past it they are dropped.
+DROPPABLE_ROOM_BYTES = 256 * KIB
 
 _ESSENTIAL_KINDS = frozenset({Kind.WELCOME, Kind.LEAVING, Kind.REPLY, Kind.FAIL, Kind.ROUTED})
 
@@ -45,7 +48,7 @@ def effective_priority(kind: int, priority: int) -> int:
 
 
 class Mailbox:
-    """A queue in which control messages go first and droppable ones are not let in.
+    """A queue in which control messages go first, and droppable ones are let in only while it is short.
 
     Attributes:
         queued_bytes: What the entries hold, overhead included.
@@ -72,13 +75,18 @@ class Mailbox:
         """Whether the bound is passed: the peer's connection has to go."""
         return self.queued_bytes > self.limit_bytes
 
+    @property
+    def has_room_for_droppable(self) -> bool:
+        """Whether a droppable message is queued rather than dropped."""
+        return self.queued_bytes < DROPPABLE_ROOM_BYTES
+
     def drop(self, count: int = 1) -> None:
         """Account for droppable messages that are not queued; the next message handed over tells of them."""
         self.gap += count
         self.dropped += count
 
     def put(self, stamp: bytes, frame: bytes, *, kind: int, priority: int) -> None:
-        """Queue a message that must not be dropped. Control goes before the rest, each in its own order."""
+        """Queue a message. Control goes before the rest, each in its own order."""
         cost = len(stamp) + len(frame) + ENTRY_OVERHEAD_BYTES
         entry = Entry(stamp, frame, is_essential(kind, priority), cost)
         (self._control if priority == Priority.CONTROL else self._others).append(entry)

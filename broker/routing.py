@@ -10,6 +10,7 @@ import msgspec
 from pisub.protocol import codec
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_TOTAL_QUEUE_BYTES
+from pisub.protocol.session import Authority
 
 from .authority import KIND_NEEDS
 from .mailbox import effective_priority
@@ -45,6 +46,41 @@ class Routing:
     def parked_count(self) -> int:
         """Return how many messages wait for the broker to settle."""
         return sum(map(len, self._parked.values()))
+
+    def shortcut(self, sender: Peer, header: Header, frame: bytes, now: float) -> bool:
+        """Forward a plain call to an address, or its reply, when nothing about it is special.
+
+        These two are nearly all of the traffic. What they skip cannot apply here; ``handle`` does everything.
+
+        Returns:
+            Whether it was forwarded; if not, nothing was changed.
+        """
+        kind = header.kind
+        if header.fence is not None or not 0 <= header.priority <= Priority.DROPPABLE:
+            return False
+        if kind == Kind.REPLY:
+            caller = self._state.peers.get(header.to)
+            if caller is None or caller.is_slow or header.topic or not sender.authority & Authority.CALL:
+                return False
+            call = caller.calls.get(header.correlation_id)
+            if call is None or call[0] is not sender:
+                return False
+            del caller.calls[header.correlation_id]
+            sender.serving -= 1
+            self._state.sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
+            return True
+        if kind == Kind.CALL:
+            callee = self._state.peers.get(header.to)
+            number, calls = header.message_id, sender.calls
+            if callee is None or callee.is_slow or number <= 0 or number in calls or len(calls) >= MAX_OPEN_CALLS:
+                return False
+            if not sender.authority & Authority.CALL or self._state.is_leaving:
+                return False
+            calls[number] = (callee, now + header.ttl_ms / 1000 if header.ttl_ms > 0 else 0.0)
+            callee.serving += 1
+            self._state.sends.append((callee.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
+            return True
+        return False
 
     def handle(self, sender: Peer, header: Header, frame: bytes, now: float) -> None:
         """Deliver, park or refuse one message of a peer's."""

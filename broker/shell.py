@@ -8,20 +8,20 @@ from __future__ import annotations
 import os
 from typing import assert_never
 
-import zmq
-
 from pisub.clock import Clock
 from pisub.process import ProcessIdentity
 
 from .core import Core
-from .effects import Disconnect, Effect, Forget, Leave, Outcome, Send, UnwatchProcess, WatchProcess
+from .effects import Disconnect, Effect, Forget, Leave, Outcome, UnwatchProcess, WatchProcess
 from .events import Accepted, ConnectionLost, LeaveRequested, MessageRefused, ProcessDied, SendFailed
 from .liveness import ProcessWatch, ancestors_of, is_full, watchable
 from .singleton import Singleton
 from .wire import Connection, Received, Wire
 
-#: No POLLOUT tells which peer of a ROUTER drained, so suspended ones are tried again this often.
-RETRY_S = 0.01
+#: No POLLOUT tells which peer of a ROUTER drained, so suspended ones are tried again: soon while they take something,
+#: for their pipe may only have been full for a moment; ever more seldom, down to every 10 ms, while they do not.
+MIN_RETRY_S = 0.0005
+MAX_RETRY_S = 0.01
 #: The directory is compared with our lock and socket this often.
 DISPLACED_CHECK_S = 2.0
 #: What a dead process sent before it died is waited for at most this long: a fork of it may hold its socket open.
@@ -60,7 +60,7 @@ class Shell:
         self._broken: list[bytes] = []
         self._dying: dict[ProcessIdentity, float] = {}
         self._leaving: str | None = None
-        self._retry_at = 0.0
+        self._retries: dict[bytes, tuple[float, float]] = {}
         self._check_at = clock.monotonic() + DISPLACED_CHECK_S
         self._look_at = 0.0
 
@@ -98,7 +98,7 @@ class Shell:
             self._handle_deaths(now)
         if now >= self._core.next_deadline():
             self._apply(self._core.tick(now), now)
-        if now >= self._retry_at:
+        if self._core.has_suspended:
             self._retry(now)
         if now >= self._check_at:
             self._check_at = now + DISPLACED_CHECK_S
@@ -109,8 +109,8 @@ class Shell:
 
     def _timeout_ms(self, now: float) -> int:
         due = min(self._core.next_deadline(), self._check_at)
-        if self._core.suspended_routes():
-            due = min(due, self._retry_at)
+        for route in self._core.suspended_routes():
+            due = min(due, self._retries.get(route, (now, 0.0))[0])
         if self._dying:
             due = min(due, *self._dying.values())
         if self._watch.look_every_s is not None:
@@ -182,51 +182,43 @@ class Shell:
 
     def _apply(self, outcome: Outcome, now: float) -> None:
         if outcome.sends:
-            self._send_all(outcome.sends, now)
+            failed = self._wire.send_all(outcome.sends)
+            if failed:
+                self._handle_failed(failed, now)
         for effect in outcome.effects:
             self._perform(effect)
 
-    def _send_all(self, sends: list[Send], now: float) -> None:
-        send = self._wire.send
-        blocked: set[bytes] = set()
-        for item in sends:
-            route = item[0]
-            if blocked and route in blocked:
-                self._failed(item, now, is_gone=False)
-                continue
-            try:
-                send(*item)
-            except zmq.Again:
-                blocked.add(route)
-                self._failed(item, now, is_gone=False)
-            except zmq.ZMQError as error:
-                if error.errno != zmq.EHOSTUNREACH:
-                    raise
-                self._failed(item, now, is_gone=True)
-
-    def _failed(self, item: Send, now: float, *, is_gone: bool) -> None:
-        outcome = self._core.handle(SendFailed(*item, is_gone=is_gone), now)
-        self._apply(outcome, now)
-        self._retry_at = max(self._retry_at, now + RETRY_S)
+    def _handle_failed(self, failed: list[SendFailed], now: float) -> None:
+        for each in failed:
+            self._apply(self._core.handle(each, now), now)
+            if not each.is_gone and each.route not in self._retries:
+                self._retries[each.route] = (now, MIN_RETRY_S)
 
     def _retry(self, now: float) -> None:
-        routes = self._core.suspended_routes()
-        self._retry_at = now + RETRY_S
-        for route in routes:
-            for _ in range(_RETRY_BATCH):
-                item = self._core.next_queued(route)
-                if item is None:
-                    break
-                try:
-                    self._wire.send(*item)
-                except zmq.Again:
-                    break
-                except zmq.ZMQError as error:
-                    if error.errno != zmq.EHOSTUNREACH:
-                        raise
+        """Send what waits. Who takes something is tried again in the next turn, who does not ever more seldom."""
+        for route in self._core.suspended_routes():
+            due, pause = self._retries.get(route, (now, MIN_RETRY_S))
+            if now < due:
+                continue
+            if self._send_queued(route, now):
+                self._retries[route] = (now, MIN_RETRY_S)
+            else:
+                self._retries[route] = (now + pause, min(2 * pause, MAX_RETRY_S))
+
+    def _send_queued(self, route: bytes, now: float) -> bool:
+        """Send up to ``_RETRY_BATCH`` of a peer's queued messages; tell whether it took any."""
+        for number in range(_RETRY_BATCH):
+            item = self._core.next_queued(route)
+            if item is None:
+                self._retries.pop(route, None)
+                return True
+            failed = self._wire.send_all([item])
+            if failed:
+                if failed[0].is_gone:
                     self._apply(self._core.handle(ConnectionLost(route), now), now)
-                    break
-                self._core.handed_over(route)
+                return number > 0
+            self._core.handed_over(route)
+        return True
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -246,6 +238,7 @@ class Shell:
                 assert_never(effect)
 
     def _forget(self, route: bytes) -> None:
+        self._retries.pop(route, None)
         self._processes.pop(route, None)
         connection = self._connections.pop(route, None)
         if connection is not None and self._by_descriptor.get(connection.descriptor) == route:

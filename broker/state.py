@@ -103,7 +103,7 @@ class State:
             self.sends.append((peer.route, mailbox.tell_gap(stamp), frame))
             peer.refresh_pace()
             return
-        if priority >= Priority.DROPPABLE:
+        if priority >= Priority.DROPPABLE and (peer.route is None or not mailbox.has_room_for_droppable):
             mailbox.drop()
             self.counters["dropped"] += 1
             return
@@ -129,7 +129,7 @@ class State:
             peer.refresh_pace()
         header, _ = codec.unpack(frame)
         priority = effective_priority(header.kind, header.priority)
-        if priority >= Priority.DROPPABLE:
+        if priority >= Priority.DROPPABLE and not peer.mailbox.has_room_for_droppable:
             peer.mailbox.drop(codec.unpack_stamp(stamp).dropped)  # a gap that this message would have told of
         self._deliver_slowly(peer, stamp, frame, header.kind, priority)
 

@@ -19,11 +19,13 @@ from zmq.backend import Socket, zmq_poll
 
 from pisub.protocol.limits import HIGH_WATER_MARK, MAX_FRAME_BYTES
 
+from .effects import Send
+from .events import SendFailed
 from .liveness import Credentials, parse_peer_address
 
 BATCH: Final = 64
 _NOBLOCK: Final = int(zmq.NOBLOCK)
-_SNDMORE: Final = int(zmq.SNDMORE)
+_MORE: Final = int(zmq.SNDMORE) | _NOBLOCK
 _RCVMORE: Final = int(zmq.RCVMORE)
 _POLLIN: Final = int(zmq.POLLIN)
 #: Frames over the protocol's bound, up to this, are refused with a reason; beyond it libzmq drops the connection.
@@ -127,17 +129,34 @@ class Wire:
         while self._socket.get(_RCVMORE):
             self._socket.recv(_NOBLOCK)
 
-    def send(self, route: bytes, stamp: bytes, frame: bytes) -> None:
-        """Send one message without waiting.
+    def send_all(self, sends: list[Send]) -> list[SendFailed]:
+        """Send messages without waiting.
 
-        Raises:
-            zmq.Again: The receiver's pipe is full; nothing was sent.
-            zmq.ZMQError: With EHOSTUNREACH: its connection is gone; nothing was sent.
+        After the first that finds a receiver's pipe full, all that follow for the same receiver fail too: they must
+        not overtake it.
+
+        Returns:
+            What was not sent, in order.
         """
         send = self._socket.send
-        send(route, _SNDMORE | _NOBLOCK)
-        send(stamp, _SNDMORE | _NOBLOCK)
-        send(frame, _NOBLOCK)
+        failed: list[SendFailed] = []
+        blocked: set[bytes] = set()
+        for route, stamp, frame in sends:
+            if blocked and route in blocked:
+                failed.append(SendFailed(route, stamp, frame))
+                continue
+            try:
+                send(route, _MORE)
+                send(stamp, _MORE)
+                send(frame, _NOBLOCK)
+            except zmq.Again:
+                blocked.add(route)
+                failed.append(SendFailed(route, stamp, frame))
+            except zmq.ZMQError as error:
+                if error.errno != zmq.EHOSTUNREACH:
+                    raise
+                failed.append(SendFailed(route, stamp, frame, is_gone=True))
+        return failed
 
     def disconnected(self) -> list[int]:
         """Return the descriptors of the connections that broke since the last call, in order."""

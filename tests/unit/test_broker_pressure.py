@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.effects import Disconnect
-from broker.mailbox import Mailbox
+from broker.mailbox import DROPPABLE_ROOM_BYTES, Mailbox
 from broker.routing import MAX_PARKED_BYTES
 from pisub.protocol import codec
 from pisub.protocol.delivery import Kind, Priority, Stamp
@@ -39,32 +39,39 @@ def test_a_suspended_peer_gets_no_droppable_messages_and_is_told_how_many(world:
     a, b = world.join("a"), world.join("b")
     b.control(Subscribe(topic="t"))
     b.is_blocked = True
+    a.tell("b", b"x" * DROPPABLE_ROOM_BYTES)
     for _ in range(1000):
         a.publish("t", priority=Priority.DROPPABLE)
     a.publish("t", b"terminal", priority=Priority.TERMINAL)
-    assert len(world.core.state.peers["b"].mailbox) == 1
+    assert len(world.core.state.peers["b"].mailbox) == 2
     b.is_blocked = False
     world.retry()
-    [terminal] = b.take()
-    assert (terminal.body, terminal.stamp.dropped, terminal.stamp.sender) == (b"terminal", 1000, "a")
+    first, terminal = b.take()
+    assert (first.stamp.dropped, terminal.stamp.dropped, terminal.body) == (1000, 0, b"terminal")
     a.publish("t", priority=Priority.DROPPABLE)
     assert [each.stamp.dropped for each in b.take()] == [0]
     assert world.counter("dropped") == 1000
 
 
-def test_a_gap_with_nothing_queued_behind_it_is_told_by_the_next_message(world: World) -> None:
+def test_a_reader_that_only_paused_loses_no_droppable_message(world: World) -> None:
     a, b = world.join("a"), world.join("b")
     b.is_blocked = True
-    a.tell("b", b"kept")
-    a.tell("b", priority=Priority.DROPPABLE)
+    for number in range(200):
+        a.tell("b", bytes([number]), priority=Priority.DROPPABLE)
     b.is_blocked = False
     world.retry()
-    b.is_blocked = True
+    assert [(each.body, each.stamp.dropped) for each in b.take()] == [(bytes([number]), 0) for number in range(200)]
+
+
+def test_a_gap_with_nothing_queued_behind_it_is_told_by_the_next_message(world: World) -> None:
+    a, b = world.join("a"), world.join("b")
+    b.lose_connection()
     a.tell("b", priority=Priority.DROPPABLE)
-    b.is_blocked = False
-    world.retry()
+    again = world.connect(pid=b.process.pid).hello("b")
+    again.take()
     a.tell("b", b"next", priority=Priority.DROPPABLE)
-    assert [(each.body, each.stamp.dropped) for each in b.take()] == [(b"kept", 1), (b"next", 1)]
+    a.tell("b", b"after", priority=Priority.DROPPABLE)
+    assert [(each.body, each.stamp.dropped) for each in again.take()] == [(b"next", 1), (b"after", 0)]
 
 
 def test_control_messages_go_before_what_waits(world: World) -> None:
