@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 4
 
-.PHONY: help demo test check lint types imports fast cover wheel bench clean
+.PHONY: help demo test check lint types imports fast cover wheel bench node clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make check   lint, types, imports and the fast tests"
 	@echo "make wheel   build the wheel and try it in a clean environment outside the tree"
 	@echo "make bench   print the figures of benchmarks/README.md for this machine"
+	@echo "make node    install the npm packages of integrations/node, so that its tests run"
 	@echo "make clean   remove what the other targets made"
 
 $(VENV)/.made:
@@ -58,6 +59,14 @@ wheel: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks all
+
+# Without npm, or without its registry, the tests of the Node client skip themselves and say so.
+node: integrations/node/node_modules/.made
+
+integrations/node/node_modules/.made: integrations/node/package.json
+	@command -v npm >/dev/null || { echo "no npm here: the tests of integrations/node will be skipped"; exit 1; }
+	cd integrations/node && npm install --ignore-scripts --no-package-lock --no-audit --no-fund
+	@touch $@
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

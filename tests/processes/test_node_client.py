@@ -1,10 +1,12 @@
 """The client of ``integrations/node``, written from docs/protocol.md, with the real broker and a Python peer."""
 
 import asyncio
+import contextlib
+import functools
 import json
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -37,10 +39,10 @@ RUN = "0" * 26
 
 @pytest.fixture(scope="session")
 def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    require_node()
+    node = require_node()
     folder = tmp_path_factory.mktemp("node")
     try:
-        prepare(folder, tmp_path_factory.getbasetemp() / "npm")
+        prepare(node, folder, tmp_path_factory.getbasetemp() / "npm")
     except (OSError, subprocess.SubprocessError) as error:
         pytest.skip(f"needs the npm packages of integrations/node (make node): {error}")
     return folder
@@ -49,25 +51,13 @@ def client_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def start(client_folder: Path) -> Start:
     node = require_node()
-    return lambda **connect: NodePeer.run(node, client_folder, **connect)
+    return functools.partial(NodePeer.run, node, client_folder)
 
 
-def connect(settings: Settings, **more: Any) -> AbstractAsyncContextManager[Bus]:
-    return _Connected(settings, more)
-
-
-class _Connected:
-    """``Bus.connect`` and its end, as one block."""
-
-    def __init__(self, settings: Settings, more: dict[str, Any]) -> None:
-        self._settings, self._more = settings, {"kind": PeerKind.CLIENT, "address": "python:1", **more}
-
-    async def __aenter__(self) -> Bus:
-        self._bus = await Bus.connect(self._settings, **self._more)
-        return self._bus
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._bus.close()
+@contextlib.asynccontextmanager
+async def connect(settings: Settings, kind: PeerKind = PeerKind.CLIENT) -> AsyncGenerator[Bus]:
+    async with await Bus.connect(settings, kind=kind, address="python:1") as bus:
+        yield bus
 
 
 def say(text: str, **more: Any) -> dict[str, Any]:
@@ -280,8 +270,17 @@ def test_as_a_session_s_host_it_answers_a_child_s_ask(settings: Settings, start:
             await node.do("host", session="s", answers={"Which?": "two", "Name?": "Ada", "Wrong?": "three"})
             await eventually_async(lambda: ready == [HostReady(session_id="s")])
 
-            async def ask(*questions: Question, ask_id: str = "1" * 26, **times: int) -> AskResult:
-                request = AskRequest(ask_id=ask_id, run_id=RUN, agent="a", questions=questions, **times)
+            async def ask(
+                *questions: Question, ask_id: str = "1" * 26, whole_ms: int | None = None, each_ms: int | None = None
+            ) -> AskResult:
+                request = AskRequest(
+                    ask_id=ask_id,
+                    run_id=RUN,
+                    agent="a",
+                    questions=questions,
+                    timeout_ms=whole_ms,
+                    question_timeout_ms=each_ms,
+                )
                 return await bus.call("role:host", request, AskResult, scope="s", timeout_s=HANG_S, idempotent=True)
 
             choice, name = Question("Which?", ("one", "two")), Question("Name?")
@@ -292,9 +291,9 @@ def test_as_a_session_s_host_it_answers_a_child_s_ask(settings: Settings, start:
             assert first == Answer(value="two", by="node:1", at=first.at if first else 0)
             assert first is not None
             assert first.at > 1_600_000_000_000
-            expired = await ask(name, Question("Silence?"), name, question_timeout_ms=20)
+            expired = await ask(name, Question("Silence?"), name, each_ms=20)
             assert (expired.status, expired.values) == (AskStatus.TIMEOUT_OR_CANCELLED, ("Ada", None, None))
-            assert (await ask(Question("Silence?"), timeout_ms=20)).status is AskStatus.TIMEOUT
+            assert (await ask(Question("Silence?"), whole_ms=20)).status is AskStatus.TIMEOUT
             assert (await ask(Question("Wrong?", ("one", "two")))).status is AskStatus.ERROR
             open_ask = asyncio.create_task(ask(Question("Open?"), ask_id="2" * 26))
             await eventually_async(lambda: node.unseen("dialog") == 7)

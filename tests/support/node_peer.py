@@ -11,7 +11,7 @@ import json
 import shutil
 import subprocess
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -52,18 +52,21 @@ def _version(node: str) -> int:
     return int(out.stdout.strip().removeprefix("v").split(".")[0])
 
 
-def prepare(folder: Path, shared: Path) -> None:
+def prepare(node: str, folder: Path, shared: Path) -> None:
     """Put the client and the driver into ``folder``, beside the npm packages: those of the tree, else of ``shared``.
+
+    The packages are loaded once: what has no binary for this machine cannot be had here.
 
     Raises:
         OSError, SubprocessError: They cannot be had.
     """
     packages = SOURCES / "node_modules"
-    if not packages.is_dir():
+    if not (packages / "zeromq").is_dir():
         packages = _install(shared)
     for source in (*SOURCES.glob("*.mjs"), SOURCES / "package.json", ROOT / "tests/support/node_peer.mjs"):
         shutil.copy(source, folder)
     (folder / "node_modules").symlink_to(packages)
+    subprocess.run([node, "-e", 'import("./pisub.mjs")'], cwd=folder, check=True, capture_output=True, timeout=HANG_S)
 
 
 def _install(shared: Path) -> Path:
@@ -91,7 +94,7 @@ class NodePeer:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def run(cls, node: str, folder: Path, **connect: Any) -> AsyncIterator[Self]:
+    async def run(cls, node: str, folder: Path, **connect: Any) -> AsyncGenerator[Self]:
         """Start one and connect it; it has left when the block ends."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
