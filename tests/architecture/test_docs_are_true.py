@@ -17,7 +17,8 @@ CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 
 
 def messages() -> list[type[msgspec.Struct]]:
-    unions = (session.ControlRequest, session.BrokerMessage, session.Hello, checkpoint.CheckpointMessage, runs.RunMessage)
+    to_and_from_broker = (session.ControlRequest, session.BrokerMessage, session.Hello)
+    unions = (*to_and_from_broker, checkpoint.CheckpointMessage, runs.RunMessage)
     found: set[type[msgspec.Struct]] = set()
     for union in unions:
         found.update(getattr(union, "__args__", (union,)))

@@ -1,6 +1,7 @@
 """The rules that keep the tree readable, as tests. A rule that is not checked is not a rule."""
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,7 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@functools.cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 

@@ -7,7 +7,6 @@ that it starts. So what is left is found by what it is, never by its name.
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 from pathlib import Path
@@ -56,7 +55,6 @@ def is_daemon(command: str) -> bool:
 
 def open_descriptors() -> dict[int, str]:
     """Return this process's open descriptors and what each is."""
-    gc.collect()
     found: dict[int, str] = {}
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
