@@ -20,6 +20,7 @@ class Peer:
     """One incarnation of one address.
 
     Attributes:
+        bound_name: ``address@incarnation``: what a call is bound to.
         route: The connection, or None while there is none.
         process: The kernel's word on who it is; None where the kernel does not say.
         ancestors: Pids of the process's parents.
@@ -37,6 +38,7 @@ class Peer:
         "address",
         "ancestors",
         "authority",
+        "bound_name",
         "calls",
         "confined_to",
         "generations",
@@ -71,6 +73,7 @@ class Peer:
     ) -> None:
         self.address = address
         self.incarnation = incarnation
+        self.bound_name = f"{address}@{incarnation}"
         self.kind = kind
         self.session = session
         self.process = process
@@ -92,11 +95,6 @@ class Peer:
         self.resume_by: float | None = None
         self.needs_resync = False
         self.was_cut_off = False
-
-    @property
-    def bound_name(self) -> str:
-        """Return ``address@incarnation``: what a call is bound to."""
-        return f"{self.address}@{self.incarnation}"
 
     def authorise(self, bits: int, *, confined_to: str | None, epoch: str) -> None:
         """Set what the peer may do, and the stamp that says so."""

@@ -70,12 +70,14 @@ class Routing:
             self._state.sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
             return True
         if kind == Kind.CALL:
-            callee = self._state.peers.get(header.to)
+            callee = self._find(header)
             number, calls = header.message_id, sender.calls
             if callee is None or callee.is_slow or number <= 0 or number in calls or len(calls) >= MAX_OPEN_CALLS:
                 return False
             if not sender.authority & Authority.CALL or self._state.is_leaving:
                 return False
+            if header.to.startswith(ROLE_PREFIX):
+                self._tell_routed(sender, number, callee)
             calls[number] = (callee, now + header.ttl_ms / 1000 if header.ttl_ms > 0 else 0.0)
             callee.serving += 1
             self._state.sends.append((callee.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
@@ -135,9 +137,12 @@ class Routing:
             callee.serving += 1
         assert callee is not None
         if is_role:
-            routed = Header(kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name)
-            state.deliver(caller, state.own_stamp, codec.pack(routed), Kind.ROUTED, Priority.CONTROL)
+            self._tell_routed(caller, number, callee)
         state.deliver(callee, caller.stamp, frame, Kind.CALL, effective_priority(Kind.CALL, header.priority))
+
+    def _tell_routed(self, caller: Peer, number: int, callee: Peer) -> None:
+        routed = Header(kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name)
+        self._state.deliver(caller, self._state.own_stamp, codec.pack(routed), Kind.ROUTED, Priority.CONTROL)
 
     def _nobody(self, caller: Peer, header: Header, frame: bytes, now: float) -> None:
         state = self._state

@@ -80,8 +80,8 @@ class Shell:
                 self._apply(self._core.handle(LeaveRequested(self._leaving), now), now)
                 self._last_turns()
                 return self._leaving
-            if self._wire.is_drained and not self._broken:
-                self._wire.wait(self._timeout_ms(now), self._watch.fileno)
+            if self._wire.is_drained and not self._broken and self._wait(now):
+                self._note_broken()
 
     def _turn(self) -> float:
         items, odd, connection = self._wire.receive(self._connections)
@@ -92,7 +92,7 @@ class Shell:
             self._receive_odd(odd, connection, now)
         for process in self._watch.gone():
             self._dying[process] = now + LAST_WORDS_S
-        if self._wire.is_drained:
+        if self._broken and self._wire.is_drained:
             self._handle_broken(now)
         if self._dying:
             self._handle_deaths(now)
@@ -106,6 +106,9 @@ class Shell:
                 self.request_leave("moved")
         self._look_without_pidfd(now)
         return now
+
+    def _wait(self, now: float) -> bool:
+        return self._wire.wait(self._timeout_ms(now), self._watch.fileno)
 
     def _timeout_ms(self, now: float) -> int:
         due = min(self._core.next_deadline(), self._check_at)
@@ -158,11 +161,10 @@ class Shell:
                 self._broken.append(route)
 
     def _handle_broken(self, now: float) -> None:
-        """Handle what was noted before the socket was drained, so that a peer's last words come before its end."""
+        """Handle losses noted before the socket was drained: so a peer's last words come before its end."""
         broken, self._broken = self._broken, []
         for route in broken:
             self._apply(self._core.handle(ConnectionLost(route), now), now)
-        self._note_broken()
 
     def _handle_deaths(self, now: float) -> None:
         connected = set(self._processes.values())

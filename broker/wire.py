@@ -183,10 +183,14 @@ class Wire:
             if connection.credentials is not None and pid == connection.credentials.pid:
                 copy.shutdown(sockets.SHUT_RDWR)
 
-    def wait(self, timeout_ms: int, also: int) -> None:
-        """Wait until a message, a broken connection or a readable descriptor ``also`` is there."""
+    def wait(self, timeout_ms: int, also: int) -> bool:
+        """Wait until a message, a broken connection or a readable descriptor ``also`` is there.
+
+        Returns:
+            Whether a connection broke: ``disconnected`` says which.
+        """
         entries: list[tuple[Any, int]] = [(self._socket, _POLLIN), (self._monitor, _POLLIN), (also, _POLLIN)]
-        zmq_poll(entries, timeout_ms)
+        return any(ready is self._monitor for ready, _ in zmq_poll(entries, timeout_ms))
 
     def close(self) -> None:
         """Close both sockets; what was sent may still leave for ``_LINGER_MS``."""
