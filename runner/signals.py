@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import threading
 from types import FrameType
 
 #: "Look at your files": how a sender without a broker hurries a runner.
@@ -30,16 +31,33 @@ def route_signals() -> tuple[socket.socket, socket.socket]:
     # SIGHUP does nothing, for a detached run outlives its terminal; ignored, it would be ignored in its children too.
     for number in (LOOK_SIGNAL, signal.SIGHUP, *STOP_SIGNALS):
         signal.signal(number, _note)
-    os.register_at_fork(after_in_child=_restore_defaults)
+    _keep_from_forks()
     return reading, writing
 
 
-def _restore_defaults() -> None:
-    """Undo it in a process that the agent forked: SIGTERM must end that one, and be no news to the runner."""
-    signal.set_wakeup_fd(-1)
-    for number in (LOOK_SIGNAL, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def _keep_from_forks() -> None:
+    """Undo it in a process that the agent forks: SIGTERM must end that one, and be no news to the runner.
+
+    The signals are held back from before the fork until the child has its own dispositions: one that came between the
+    two would be written to the runner's socket, and the child would survive it.
+    """
+    forking = threading.local()  # two threads may fork at once
+    routed = (LOOK_SIGNAL, signal.SIGHUP, *STOP_SIGNALS)
+
+    def hold() -> None:
+        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, routed)
+
+    def release() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
+
+    def restore_defaults() -> None:
+        signal.set_wakeup_fd(-1)
+        for number in routed:
+            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        release()
+
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=restore_defaults)
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:

@@ -227,11 +227,14 @@ def test_a_worker_that_the_agent_forks_and_terminates_is_its_own_affair(settings
     source = """
         import multiprocessing, time
         def main(child):
-            worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
-            worker.start()
-            worker.terminate()
-            worker.join()
-            return f"worker ended by {-worker.exitcode}"
+            ends = set()
+            for _ in range(50):  # the signal often comes before the worker has run a line
+                worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+                worker.start()
+                worker.terminate()
+                worker.join()
+                ends.add(worker.exitcode)
+            return f"workers ended by {ends}"
     """
     _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
-    assert (result.state, result.output) == (RunState.COMPLETE, "worker ended by 15")
+    assert (result.state, result.output) == (RunState.COMPLETE, "workers ended by {-15}")
