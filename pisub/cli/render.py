@@ -158,7 +158,7 @@ def _run_text(kind: str, data: dict[str, Any]) -> str:
             return kind
         case "completed":
             word = str(data.get("status", kind))
-            why = None if why == word else why
+            why = None if why in {word, "stop"} else why
         case "stopped":
             word = "stopping"
         case "repaired_stale":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +25,11 @@ from pisub.launchers.local import LocalLauncher
 from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, find_run
-from pisub.record.sessions import Delivery
 from pisub.runs.spec import OnNoHost
 
 if TYPE_CHECKING:
+    from pisub.host.completions import CompletionHandler
     from pisub.host.session import HostSession
-
-CompletionHandler = Callable[[Delivery], None]
 
 
 class Client:

@@ -83,7 +83,7 @@ def test_a_run_that_nobody_can_look_at_is_unknown_and_not_running() -> None:
         (event("run.timed_out"), "timed out"),
         (event("run.stopped", reason="stopped", message="by\ncli"), "stopping: by cli"),
         (event("run.completed", status="complete"), "complete"),
-        (event("run.completed", status="stopped", reason="stopped"), "stopped"),
+        (event("run.completed", status="stopped", reason="stop"), "stopped"),
         (event("run.completed", status="failed", reason="agent-error"), "failed: agent-error"),
         (event("run.repaired_stale", state="failed", signal="SIGKILL"), "failed: SIGKILL, found afterwards"),
         (event("step.started"), None),

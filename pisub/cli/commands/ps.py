@@ -36,8 +36,8 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     )
     for problem in problems:
         console.say(f"{console.style('warning:', 'yellow')} {safe_line(problem.message)}")
-    asks = count_open(list_open_asks(layout, session_id=session_id)) if views else {}
-    summaries = [summarize(view, open_questions=asks.get(view.run_id, 0)) for view in views]
+    asks = count_open(list_open_asks(layout, session_id=session_id) if views else ())
+    summaries = [summarize(view, open_questions=asks[view.run_id]) for view in views]
     if console.is_json:
         rows: Any = msgspec.to_builtins(summaries)
         console.json("runs", {"runs": rows})
