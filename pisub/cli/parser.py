@@ -164,6 +164,7 @@ def _host(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
     )
+    _json(parser)
 
 
 def _broker(parser: argparse.ArgumentParser) -> None:
@@ -189,6 +190,7 @@ def _demo(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
     )
+    _json(parser)
 
 
 COMMANDS: Final[tuple[Command, ...]] = (

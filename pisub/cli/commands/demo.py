@@ -36,7 +36,10 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     if not result.success:
         console.error(f"the survey {result.state}: {why(result)}", f"pisub logs {result.run_id}")
         return exit_for_run(result.state, reason=result.reason)
+    reports = [str(paths.dir / each) for each in result.artifacts]
+    if console.is_json:
+        console.json("demo", {"runId": result.run_id, "runDir": str(paths.dir), "reports": reports})
+        return Exit.OK
     console.say(f"\nit goes on from here: pisub show {result.run_id}, pisub ps -a, pisub agents")
-    reports = [paths.dir / each for each in result.artifacts]
-    console.result("\n".join(str(path) for path in reports) or str(paths.dir))
+    console.result("\n".join(reports) or str(paths.dir))
     return Exit.OK

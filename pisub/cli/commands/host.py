@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
@@ -36,6 +39,10 @@ async def _host(console: Console, settings: Settings, session_id: str, dialogs: 
 
     def show(delivery: Delivery) -> None:
         done = delivery.completion
+        if console.is_json:
+            document: dict[str, Any] = msgspec.to_builtins(done)
+            console.json("completion", {**document, "redelivered": delivery.redelivered})
+            return
         state = console.style(done.state, STATE_COLORS[done.state])
         console.say(f"run {done.run_id} ({safe_line(done.agent)}) {state}: {safe_line(done.summary, width=200)}")
 
