@@ -76,6 +76,8 @@ class Admission:
         frame = own_frame(Kind.WELCOME, welcome, correlation_id=header.message_id)
         state.sends.insert(place, (route, state.own_stamp, frame))
         peer.refresh_pace()
+        if is_resumed:
+            self._routing.remind_callers(peer)
         self._routing.unpark((peer.address, ""), now)
         for key in peer.roles:
             self._routing.unpark(key, now)

@@ -21,7 +21,7 @@ import zmq
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import AlreadyRunningError, PisubError
-from pisub.launch import EXIT_ALREADY_RUNNING, BrokerInfo
+from pisub.launch import EXIT_ALREADY_RUNNING, BrokerInfo, log_path
 from pisub.paths import ensure_private_dir, runtime_dir
 from pisub.process import own_identity, require_supported_platform
 from pisub.protocol.limits import IDLE_EXIT_S
@@ -29,6 +29,7 @@ from pisub.protocol.version import WIRE_VERSIONS
 from pisub.version import __version__
 
 from .core import Core
+from .crash import CrashReport, describe, write_report
 from .liveness import ProcessWatch, raise_descriptor_limit
 from .log import configure
 from .shell import Shell
@@ -100,10 +101,25 @@ def _serve(
                 )
                 log.info("broker_started", directory=str(directory), epoch=epoch, descriptors=limit)
                 on_serving()
-                reason = shell.run()
+                try:
+                    reason = shell.run()
+                except Exception as error:
+                    path = write_report(log_path(directory, "broker").parent, _last_words(epoch, error, shell, core))
+                    log.critical("broker_failed", epoch=epoch, report=str(path), error=type(error).__name__)
+                    raise
             singleton.withdraw()
         log.info("broker_left", reason=reason, **core.state.counters)
     return 0
+
+
+def _last_words(epoch: str, error: Exception, shell: Shell, core: Core) -> CrashReport:
+    return CrashReport(
+        epoch=epoch,
+        error=f"{type(error).__name__}: {error}",
+        batch=describe(shell.last_batch),
+        events=tuple(shell.recent_events),
+        counters=dict(core.state.counters),
+    )
 
 
 @contextlib.contextmanager

@@ -144,6 +144,17 @@ class Routing:
         routed = Header(kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name)
         self._state.deliver(caller, self._state.own_stamp, codec.pack(routed), Kind.ROUTED, Priority.CONTROL)
 
+    def remind_callers(self, callee: Peer) -> None:
+        """Tell who waits for a callee that came back where the call is bound: it may be lost, and is to be sent again.
+
+        What was in the pipe when the connection broke is gone, and nobody can say what that was. The callee knows a
+        repeat by its id.
+        """
+        if callee.serving:
+            for caller in self._state.peers.values():
+                for number in [each for each, call in caller.calls.items() if call[0] is callee]:
+                    self._tell_routed(caller, number, callee)
+
     def _nobody(self, caller: Peer, header: Header, frame: bytes, now: float) -> None:
         state = self._state
         if self._park(caller, header, frame, now):

@@ -6,6 +6,7 @@ Owns the order in which things are looked at. It has no rule about messages or p
 from __future__ import annotations
 
 import os
+from collections import deque
 from typing import assert_never
 
 from pisub.clock import Clock
@@ -13,7 +14,7 @@ from pisub.process import ProcessIdentity
 
 from .core import Core
 from .effects import Disconnect, Effect, Forget, Leave, Outcome, UnwatchProcess, WatchProcess
-from .events import Accepted, ConnectionLost, LeaveRequested, MessageRefused, ProcessDied, SendFailed
+from .events import Accepted, ConnectionLost, Event, LeaveRequested, MessageRefused, ProcessDied, SendFailed
 from .liveness import ProcessWatch, ancestors_of, is_full, watchable
 from .singleton import Singleton
 from .wire import Connection, Received, Wire
@@ -36,7 +37,12 @@ _LAST_BATCHES = 64
 
 
 class Shell:
-    """Runs a core on a socket until it leaves."""
+    """Runs a core on a socket until it leaves.
+
+    Attributes:
+        last_batch: What was handled last, should it be the last of all.
+        recent_events: The names of the latest events.
+    """
 
     def __init__(
         self,
@@ -60,6 +66,8 @@ class Shell:
         self._broken: list[bytes] = []
         self._dying: dict[ProcessIdentity, float] = {}
         self._leaving: str | None = None
+        self.last_batch: list[tuple[bytes, bytes]] = []
+        self.recent_events: deque[str] = deque(maxlen=64)
         self._retries: dict[bytes, tuple[float, float]] = {}
         self._check_at = clock.monotonic() + DISPLACED_CHECK_S
         self._look_at = 0.0
@@ -77,7 +85,7 @@ class Shell:
         while True:
             now = self._turn()
             if self._leaving is not None:
-                self._apply(self._core.handle(LeaveRequested(self._leaving), now), now)
+                self._handle(LeaveRequested(self._leaving), now)
                 self._last_turns()
                 return self._leaving
             if self._wire.is_drained and not self._broken and self._wait(now):
@@ -86,6 +94,7 @@ class Shell:
     def _turn(self) -> float:
         items, odd, connection = self._wire.receive(self._connections)
         now = self._clock.monotonic()
+        self.last_batch = items
         if items:
             self._apply(self._core.handle_batch(items, now), now)
         if odd is not None:
@@ -107,6 +116,10 @@ class Shell:
         self._look_without_pidfd(now)
         return now
 
+    def _handle(self, event: Event, now: float) -> None:
+        self.recent_events.append(type(event).__name__)
+        self._apply(self._core.handle(event, now), now)
+
     def _wait(self, now: float) -> bool:
         return self._wire.wait(self._timeout_ms(now), self._watch.fileno)
 
@@ -126,14 +139,15 @@ class Shell:
         if connection is not None:
             if len(odd.route) != _ROUTING_ID_BYTES or odd.route[0] != 0:
                 # A routing id of the client's choice could be another client's next time.
-                self._apply(self._core.handle(MessageRefused(odd.route, "protocol_error"), now), now)
+                self._handle(MessageRefused(odd.route, "protocol_error"), now)
                 return
             self._note_broken()  # before the descriptor is taken for this connection's: it may have been another's
             self._accept(odd.route, connection, now)
         if odd.is_multipart:
-            self._apply(self._core.handle(MessageRefused(odd.route, "protocol_error"), now), now)
+            self._handle(MessageRefused(odd.route, "protocol_error"), now)
         else:
-            self._apply(self._core.handle_batch([(odd.route, odd.frame)], now), now)
+            self.last_batch = [(odd.route, odd.frame)]
+            self._apply(self._core.handle_batch(self.last_batch, now), now)
 
     def _accept(self, route: bytes, connection: Connection, now: float) -> None:
         self._connections[route] = connection
@@ -152,7 +166,7 @@ class Shell:
             ancestors=ancestors_of(pid) if pid else (),
             is_full=is_full(used, self._descriptor_limit),
         )
-        self._apply(self._core.handle(accepted, now), now)
+        self._handle(accepted, now)
 
     def _note_broken(self) -> None:
         for descriptor in self._wire.disconnected():
@@ -164,14 +178,14 @@ class Shell:
         """Handle losses noted before the socket was drained: so a peer's last words come before its end."""
         broken, self._broken = self._broken, []
         for route in broken:
-            self._apply(self._core.handle(ConnectionLost(route), now), now)
+            self._handle(ConnectionLost(route), now)
 
     def _handle_deaths(self, now: float) -> None:
         connected = set(self._processes.values())
         for process, latest in list(self._dying.items()):
             if process not in connected or now >= latest:
                 del self._dying[process]
-                self._apply(self._core.handle(ProcessDied(process), now), now)
+                self._handle(ProcessDied(process), now)
 
     def _look_without_pidfd(self, now: float) -> None:
         every = self._watch.look_every_s
@@ -192,7 +206,7 @@ class Shell:
 
     def _handle_failed(self, failed: list[SendFailed], now: float) -> None:
         for each in failed:
-            self._apply(self._core.handle(each, now), now)
+            self._handle(each, now)
             if not each.is_gone and each.route not in self._retries:
                 self._retries[each.route] = (now, MIN_RETRY_S)
 
@@ -217,7 +231,7 @@ class Shell:
             failed = self._wire.send_all([item])
             if failed:
                 if failed[0].is_gone:
-                    self._apply(self._core.handle(ConnectionLost(route), now), now)
+                    self._handle(ConnectionLost(route), now)
                 return number > 0
             self._core.handed_over(route)
         return True

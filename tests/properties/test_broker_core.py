@@ -381,6 +381,9 @@ class BrokerMachine(RuleBasedStateMachine):
         del again.inbox[before]  # the Welcome
         again._last_id = old._last_id + 1
         self.names[name] = again
+        for (caller, _), callee in self.calls.items():
+            if callee == name:  # it may be lost: whoever waits is told to send it again
+                self.expected[caller].append((Kind.ROUTED, f"{name}@1"))
         return multiple(name)
 
     @invariant()

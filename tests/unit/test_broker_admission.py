@@ -231,6 +231,10 @@ def test_a_lost_connection_resumes_within_the_grace_with_everything_it_had(world
     welcome, waited = again.take()
     assert (welcome.message.resync, welcome.message.roles[0].generation) == (True, generation)
     assert waited.brief == (Kind.TELL, "a", b"meanwhile")
+    [routed] = a.take()
+    assert (routed.header.kind, routed.header.correlation_id, routed.header.to) == (Kind.ROUTED, number, "b@1")
+    a.call("b@1", message_id=number)
+    assert again.briefs() == [(Kind.CALL, "a", b"?")]
     again.reply("a", number)
     world.advance(10)
     assert a.briefs() == [(Kind.REPLY, "b", b"=")]
