@@ -3,6 +3,7 @@
 import os
 import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -185,3 +186,50 @@ def test_the_same_agent_of_a_project_needs_trust_once(tmp_path: Path) -> None:
     assert project.pisub("run", "echo", "x").out == "x\n"
     (project.root / ".pisub" / "agents" / "new.md").write_text("---\nname: new\ndescription: d\n---\n")
     assert project.pisub("run", "echo", "x").code == Exit.UNTRUSTED
+
+
+def test_no_process_carries_a_task_in_its_arguments_or_environment(project: Project) -> None:
+    needle = b"needle-4711-in-the-task"
+    run_id = project.pisub("run", "release", "-", "-d", stdin=b"find the " + needle).out.strip()
+    eventually(lambda: "waiting" in project.pisub("logs", run_id).out, what="the agent runs")
+    carriers = [path for path in Path("/proc").glob("[0-9]*/cmdline") if needle in _read(path)]
+    carriers += [path for path in Path("/proc").glob("[0-9]*/environ") if needle in _read(path)]
+    assert carriers == []
+    (project.root / "go").touch()
+    assert project.pisub("wait", run_id).code == 0
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # gone meanwhile, or another user's
+        return b""
+
+
+def test_a_user_s_own_modules_of_our_names_do_no_harm(project: Project) -> None:
+    plant(project.root, "broker", "runner")
+    here = project.pisub("run", "echo", "x", environ={"PYTHONPATH": str(project.root)})
+    assert (here.code, here.out) == (0, "x\n"), here.err
+    plant(project.root, "zmq", "msgspec", "asyncio", "pisub")
+    there = project.pisub("run", "echo", "x", "--cwd", str(project.root), cwd=project.root.parent)
+    assert (there.code, there.out) == (0, "x\n"), there.err
+    assert list(project.root.glob("harm-*")) == []
+
+
+def plant(directory: Path, *names: str) -> None:
+    for name in names:
+        harm = f"open({str(directory / f'harm-{name}')!r}, 'w').close()"
+        (directory / f"{name}.py").write_text(f"{harm}\nraise SystemExit('not yours')\n")
+
+
+def test_a_client_that_is_killed_at_any_point_of_a_launch_leaves_a_run_or_a_failure(project: Project) -> None:
+    for number in range(16):
+        process = project.start("run", "echo", "x", "-d")
+        try:
+            process.communicate(timeout=0.04 + number * 0.015)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+    eventually(lambda: project.pisub("ps").out == "", what="nothing is queued or running")
+    rows = project.pisub("ps", "-a", "--json").json["runs"]
+    assert {(row["state"], row["reason"]) for row in rows} <= {("complete", None), ("failed", "never-started")}
