@@ -11,7 +11,7 @@ import signal
 from pisub.errors import RecordError
 from pisub.process import ProcessIdentity, send_signal
 from pisub.record.atomic import read_record
-from pisub.record.control import read_all_requests
+from pisub.record.control import UNREADABLE, read_all_requests
 from pisub.record.layout import RunPaths
 from pisub.record.results import read_result
 from pisub.runs.spec import RunSpec
@@ -34,7 +34,14 @@ def enforce_stop(paths: RunPaths, process: ProcessIdentity, *, now_ms: int) -> b
         Whether it was sent SIGKILL. Its parent then has its record finished, as stopped.
     """
     requests = read_all_requests(paths)
-    asked_at = min((request.requested_at for kind, request in requests.items() if kind != "interrupt"), default=None)
+    asked_at = min(
+        (
+            request.requested_at
+            for kind, request in requests.items()
+            if kind != "interrupt" and request.source != UNREADABLE  # it says not since when: no warrant to kill
+        ),
+        default=None,
+    )
     if asked_at is None:
         return False
     try:

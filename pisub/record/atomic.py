@@ -150,12 +150,15 @@ def read_bytes(path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise refusal(path, error) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
-        check_file_stat(path, found)
+        check_file_stat(path, found)  # before it becomes a file object: a directory cannot
         if found.st_size > MAX_RECORD_BYTES:
             raise RecordCorruptError(f"{path} has {found.st_size} bytes; no record of pisub's is that large.")
-        return file.read(MAX_RECORD_BYTES + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(MAX_RECORD_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def encode_record(record: msgspec.Struct) -> bytes:

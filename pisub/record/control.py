@@ -73,6 +73,6 @@ def _read(paths: RunPaths, kind: str) -> ControlRequest:
             found = read_record(path, ControlRequest)
             if found is not None:
                 return found
-    except RecordError:
+    except (RecordError, OSError):
         pass  # its existence is the request; the content only tells people who asked
     return ControlRequest(type=kind, requested_at=0, by=ProcessIdentity(pid=0), source=UNREADABLE)

@@ -18,6 +18,8 @@ MAX_CORONERS: Final = 8
 IDLE_EXIT_S: Final = 60.0
 #: How often a nursery looks whether its files are still those that it has loaded.
 FILES_CHECK_S: Final = 30.0
+#: How often it looks for runners that do not obey a stop. A look is six failed stats a runner: 6 ms for a thousand.
+ENFORCE_S: Final = 5.0
 
 
 class NurseryCore:
@@ -31,6 +33,7 @@ class NurseryCore:
         self._held: set[int] = set()
         self._coroners: dict[int, int] = {}
         self._checked_at = now
+        self._enforced_at = now
         self.is_stopping = False
 
     @property
@@ -57,6 +60,17 @@ class NurseryCore:
     def living(self) -> list[int]:
         """Return the children whose end was not seen yet: runners and coroners."""
         return [*(pid for pid in self._runners if pid not in self._held), *self._coroners]
+
+    def should_enforce(self, now: float) -> bool:
+        """Whether it is time to look for runners that do not obey; saying yes counts as having looked."""
+        if not self._runners or now - self._enforced_at < ENFORCE_S:
+            return False
+        self._enforced_at = now
+        return True
+
+    def living_runners(self) -> list[Runner]:
+        """Return the runners whose end was not seen yet."""
+        return [runner for pid, runner in self._runners.items() if pid not in self._held]
 
     def next_case(self) -> Runner | None:
         """Return a dead runner whose coroner can be started now; it counts as taken."""
@@ -107,7 +121,8 @@ class NurseryCore:
         """How long to sleep when nothing happens."""
         files_s = max(self._checked_at + FILES_CHECK_S - now, 0.0)
         if self._runners:
-            return FILES_CHECK_S if self.is_stopping else files_s
+            enforce_s = max(self._enforced_at + ENFORCE_S - now, 0.0)
+            return enforce_s if self.is_stopping else min(files_s, enforce_s)
         return min(files_s, max(self._idle_since + self._idle_exit_s - now, 0.0))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,10 +13,11 @@ from pisub.config import Settings
 from pisub.launch import BrokerInfo
 from pisub.protocol import checkpoint, runs, session
 from pisub.record import model
+from pisub.record.layout import Layout
 from pisub.runs.spec import RunSpec
 
 from .child import Entry
-from .reaper import Death
+from .reaper import Death, Runner
 
 #: What a runner imports only once it knows its engine: here it costs nothing, there milliseconds of every launch.
 _LATE: Final = ("pisub.engines.python", "pisub.engines.command", "pisub.child", "pisub.asking", "encodings.ascii")
@@ -41,24 +43,32 @@ _SHAPES: Final = (
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The two things that are forked.
+    """What a nursery does for its runners.
 
     Attributes:
         entry: What a runner does, after its process was made like one of its caller's.
         autopsy: What a coroner does, in a process of its own.
+        enforce: Ends a runner that has not obeyed a stop, here and at once; tells whether it did.
     """
 
     entry: Entry
     autopsy: Callable[[Death, Settings], None]
+    enforce: Callable[[Runner, int], bool]
 
 
 def load_parts() -> Parts:
     """Import all that a runner needs, so that its forks need not."""
     from ..app import run  # noqa: PLC0415, TID252  # the import is what is asked for
+    from ..enforcer import enforce_stop  # noqa: PLC0415, TID252  # as above
     from .coroner import examine  # noqa: PLC0415  # as above
 
     for name in _LATE:
         importlib.import_module(name)
     for shape in _SHAPES:
         msgspec.json.Decoder(shape)
-    return Parts(run, examine)
+
+    def enforce(runner: Runner, now_ms: int) -> bool:
+        paths = Layout(root=Path(runner.home)).run(runner.run_id)
+        return enforce_stop(paths, runner.process, now_ms=now_ms)
+
+    return Parts(run, examine, enforce)

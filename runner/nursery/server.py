@@ -18,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
 
+from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, ProtocolError
 from pisub.launchers.key import installed_files
@@ -102,6 +103,8 @@ class NurseryServer:
             if self._core.should_check_files(now) and installed_files() != self._files:
                 self._log.info("files_changed")
                 self._core.stop()
+            if self._core.should_enforce(now):
+                self._enforce()
             if self._core.is_stopping:
                 self._stop_accepting()
             if self._core.may_leave(now):
@@ -252,6 +255,13 @@ class NurseryServer:
             except OSError as error:  # no process to be had: the next reader finishes the record
                 self._log.info("coroner_failed", run_id=runner.run_id, error=error.strerror)
                 self._close(runner)
+
+    def _enforce(self) -> None:
+        """End runners that cannot end themselves: an agent holds the interpreter, and nobody waits for the stop."""
+        now_ms = SystemClock().wall_ms()
+        for runner in self._core.living_runners():
+            if self._parts.enforce(runner, now_ms):
+                self._log.info("runner_killed", run_id=runner.run_id)
 
     def _reap(self, pid: int) -> None:
         status = reaper.release(pid)

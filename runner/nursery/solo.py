@@ -7,10 +7,12 @@ only to write down how the runner ended.
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Callable
 from typing import IO
 
+from pisub.clock import SystemClock
 from pisub.config import load_settings
 from pisub.launchers.protocol import (
     MAX_LETTER_BYTES,
@@ -22,6 +24,7 @@ from pisub.launchers.protocol import (
 
 from . import after_fork, reaper
 from .child import fork_runner
+from .core import ENFORCE_S
 from .coroners import fork_coroner
 from .parts import Parts
 from .reaper import Runner
@@ -49,8 +52,21 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
     process = fork_runner(request_for(message), letter, parts.entry)
     os.write(1, encode_packet(LaunchAnswer(process=process)))
     after_fork.silence_standard_streams()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    death = reaper.observe(Runner(message.run_id, message.home, message.runtime_dir, process))
+    runner = Runner(message.run_id, message.home, message.runtime_dir, process)
+    _watch(runner, parts)
+    death = reaper.observe(runner)
     reaper.release(fork_coroner(death, settings, parts.autopsy))
     reaper.release(process.pid)
     return 0
+
+
+def _watch(runner: Runner, parts: Parts) -> None:
+    """Wait until the runner is dead; end it when it does not obey a stop."""
+    descriptor = os.pidfd_open(runner.process.pid)
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        while not poller.poll(ENFORCE_S * 1000):
+            parts.enforce(runner, SystemClock().wall_ms())
+    finally:
+        os.close(descriptor)

@@ -57,6 +57,13 @@ async def crunch(child):
     return str(sum(range(10**14)))
 
 
+async def hold(child):
+    """Never let go of the interpreter: one C call for ever."""
+    child.log("holding")
+    await asyncio.sleep(0.2)
+    return str(sum(range(10**14)))
+
+
 async def release(child):
     """Go on when a file of the test's is there."""
     child.log("waiting")
@@ -65,7 +72,7 @@ async def release(child):
     return "released"
 '''
 
-NAMES = ("echo", "talk", "fail", "ask", "sleep", "block", "crunch", "release")
+NAMES = ("echo", "talk", "fail", "ask", "sleep", "block", "crunch", "hold", "release")
 
 
 class Outcome(msgspec.Struct, frozen=True):

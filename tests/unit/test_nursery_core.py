@@ -1,7 +1,7 @@
 """The nursery's decisions: when it leaves, whom it holds, whom it stops reading."""
 
 from pisub.process import ProcessIdentity
-from runner.nursery.core import FILES_CHECK_S, MAX_CORONERS, MAX_UNREAD_ANSWERS, AnswerQueue, NurseryCore
+from runner.nursery.core import ENFORCE_S, FILES_CHECK_S, MAX_CORONERS, MAX_UNREAD_ANSWERS, AnswerQueue, NurseryCore
 from runner.nursery.reaper import Runner
 
 
@@ -84,7 +84,7 @@ def test_it_sleeps_until_the_next_thing_that_time_alone_brings() -> None:
     core = NurseryCore(0.0, idle_exit_s=10)
     assert core.timeout_s(4.0) == 6.0
     core.started(runner(7))
-    assert core.timeout_s(4.0) == FILES_CHECK_S - 4.0
+    assert core.timeout_s(4.0) == ENFORCE_S - 4.0
 
 
 def test_a_launcher_that_takes_no_answers_is_read_no_further() -> None:
@@ -97,3 +97,14 @@ def test_a_launcher_that_takes_no_answers_is_read_no_further() -> None:
     queue.sent()
     assert not queue.is_full
     assert queue.first() == b"\x01"
+
+
+def test_runners_that_do_not_obey_are_looked_for_every_few_seconds_while_there_are_any() -> None:
+    core = NurseryCore(0.0)
+    assert not core.should_enforce(100.0)
+    core.started(runner(7))
+    core.started(runner(8))
+    assert core.timeout_s(3.0) == ENFORCE_S - 3.0
+    assert [core.should_enforce(now) for now in (3.0, 5.0, 9.9, 10.0)] == [False, True, False, True]
+    core.died(7)
+    assert core.living_runners() == [runner(8)]

@@ -127,6 +127,15 @@ def test_a_request_that_does_not_parse_still_counts(layout: Layout) -> None:
     assert read_requests(paths) == {"stop": expected}
 
 
+def test_a_directory_in_the_place_of_a_request_still_counts(layout: Layout) -> None:
+    paths = layout.run(submit(layout).run_id)
+    paths.request("stop").mkdir()
+    assert [request.source for request in read_requests(paths).values()] == [UNREADABLE]
+    assert consume(paths, "stop")
+    assert read_requests(paths) == {}
+    assert [request.source for request in read_all_requests(paths).values()] == [UNREADABLE]
+
+
 def test_an_unknown_kind_and_an_unknown_run_are_refused(layout: Layout) -> None:
     paths = layout.run(submit(layout).run_id)
     for operation in (
