@@ -6,9 +6,11 @@ It owns encoding, colour and the JSON form. It knows nothing of runs.
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final, TextIO
 
 import msgspec
@@ -34,6 +36,10 @@ def safe_line(text: str, *, width: int | None = None) -> str:
     return line
 
 
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
 class Console:
     """One command's output.
 
@@ -54,13 +60,15 @@ class Console:
     @classmethod
     def standard(cls, *, is_json: bool, may_color: bool) -> Console:
         """Return the console of this process. Standard output is UTF-8 whatever the locale says."""
-        for stream in (sys.stdout, sys.stderr):
+        # A process may be started without them (`>&-`): its words go nowhere then, and its exit code still counts.
+        out, err = (_nowhere() if stream is None else stream for stream in (sys.stdout, sys.stderr))
+        for stream in (out, err):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-        is_terminal = sys.stderr.isatty()
+        is_terminal = err.isatty()
         return cls(
-            out=sys.stdout,
-            err=sys.stderr,
+            out=out,
+            err=err,
             is_json=is_json,
             use_color=is_terminal and may_color,
             is_interactive=is_terminal and sys.stdin is not None and sys.stdin.isatty(),

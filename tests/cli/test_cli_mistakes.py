@@ -92,3 +92,10 @@ def test_help_lists_the_exit_codes_by_name(project: Project) -> None:
     assert outcome.code == 0
     listed = dict(re.findall(r"^ +(\d+)  ([a-z-]+) ", outcome.out, re.MULTILINE))
     assert {int(number) for number in listed} == set(Exit)
+
+
+def test_a_command_without_standard_output_or_error_still_has_its_exit_code(project: Project) -> None:
+    for closed, arguments, code in ((">&-", "ps", 0), ("2>&-", "show 0000000000", Exit.NOT_FOUND)):
+        command = f"{sys.executable} -m pisub {arguments} {closed}"
+        done = subprocess.run(["bash", "-c", command], check=False, cwd=project.root, stderr=subprocess.DEVNULL)
+        assert done.returncode == code
