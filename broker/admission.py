@@ -22,6 +22,7 @@ from .routing import Routing
 from .state import State, Stranger, own_frame
 
 RUNNER_PREFIX = "run:"
+_READ_REASON_S = 0.5
 _CALLEE_LOST = "The callee went away; whether it handled the call is not known. Look at the record first."
 
 
@@ -56,9 +57,14 @@ class Admission:
             state.send_stranger(route, Kind.FAIL, failure, correlation_id=header.message_id)
             if accepted is not None and not accepted.is_same_user:
                 state.effects.append(Disconnect(route))
+            elif accepted is not None and accepted.is_full and route in state.strangers:
+                # Its descriptor is needed, but it should have read the reason first.
+                state.strangers[route].since = now + _READ_REASON_S - HELLO_TIMEOUT_S
             return
         if hello.kind is PeerKind.RUNNER and peer.process is not None:
-            self._confine_children(peer.process, hello.session, now)
+            # A child that calls itself a runner opens no other session to its own children.
+            session = hello.session if peer.confined_to is None else peer.confined_to
+            self._confine_children(peer.process, session, now)
         place = len(state.sends)  # the Welcome goes before whatever restating what it holds brings the peer
         self._restate(peer, hello, now)
         welcome = Welcome(
@@ -148,7 +154,8 @@ class Admission:
         runner_pids = {process.pid for process in self._state.runners}
         bits = granted(
             is_same_user=accepted.is_same_user,
-            pid=accepted.pid,
+            # A process that was gone before it could be looked at may have been anybody's child.
+            pid=0 if accepted.process is None else accepted.pid,
             ancestors=accepted.ancestors,
             runner_pids=runner_pids,
         )

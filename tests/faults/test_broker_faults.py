@@ -12,9 +12,21 @@ from pathlib import Path
 import pytest
 import zmq
 
-from pisub.process import identify, send_signal
+from pisub.launch import find_broker, program
+from pisub.process import identify, own_identity, send_signal
 from pisub.protocol.delivery import Kind, Priority
-from pisub.protocol.session import Authority, Claim, FindRole, HeldRole, Status, Subscribe, Watch
+from pisub.protocol.session import (
+    Authority,
+    Claim,
+    Failure,
+    FindRole,
+    HeldRole,
+    Hello,
+    PeerKind,
+    Status,
+    Subscribe,
+    Watch,
+)
 from tests.support.broker_process import RawClient, Rig, rig
 from tests.support.eventually import eventually
 
@@ -183,6 +195,36 @@ def test_a_flood_of_garbage_from_one_connection_changes_nothing_for_others(broke
         bad.socket.send(bytes([number % 251]) * (number % 100))
     assert good.control(FindRole(role="host")).address == ""
     assert good.control(Status()).counters["refused_protocol_error"] > 0
+
+
+def test_at_the_descriptor_limit_new_peers_are_told_so_and_the_others_go_on(broker: Rig) -> None:
+    broker.directory.mkdir(mode=0o700)
+    start = program("broker")
+    with subprocess.Popen(
+        ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", *start.argv, "--runtime-dir", str(broker.directory)],
+        env={"PATH": "/usr/bin:/bin", **start.environ},
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        eventually(lambda: find_broker(broker.settings), what="the broker serves")
+        first = broker.client("first")
+        told = [broker.client() for _ in range(60)]
+        for number, client in enumerate(told):
+            client.send(
+                Kind.HELLO,
+                Hello(
+                    wire_versions=(0,),
+                    kind=PeerKind.CLIENT,
+                    address=f"c{number}",
+                    incarnation=1,
+                    process=own_identity(),
+                ),
+            )
+        answers = [client.answer() for client in told]
+        refused = [each.code for each in answers if isinstance(each, Failure)]
+        assert 0 < len(refused) < 60
+        assert set(refused) == {"too_many_peers"}
+        assert first.control(FindRole(role="host")).address == ""
+        process.terminate()
 
 
 def test_many_clients_that_connect_and_leave_leave_no_trace(broker: Rig) -> None:

@@ -144,6 +144,8 @@ def test_another_user_is_told_so_and_dropped(world: World) -> None:
 def test_with_no_descriptor_left_a_new_peer_is_told_so(world: World) -> None:
     client = world.connect(is_full=True).hello("a")
     assert refusal(client) == "too_many_peers"
+    world.advance(1)
+    assert world.effects == [Disconnect(client.route)]
 
 
 def test_a_message_of_several_frames_is_refused_and_counted(world: World) -> None:

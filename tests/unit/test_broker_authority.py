@@ -138,6 +138,19 @@ def test_a_child_sees_only_what_is_published_in_its_runners_session(world: World
     assert a.take() == []
 
 
+def test_a_process_that_was_gone_before_its_descent_could_be_read_is_a_child(world: World) -> None:
+    a = world.connect(process=None, ancestors=()).hello("a", roles=(HeldRole(role="host", generation=1),))
+    welcome = a.take()[0].message
+    assert (welcome.authority, welcome.roles) == (Authority.CHILD, ())
+
+
+def test_a_child_that_calls_itself_a_runner_opens_no_other_session_to_its_children(world: World) -> None:
+    runner(world)
+    world.join("run:fake", pid=60, ancestors=(RUNNER_PID,), kind=PeerKind.RUNNER, session="other")
+    a = world.join("a", pid=61, ancestors=(60, RUNNER_PID))
+    assert a.control(Subscribe(topic="t", scope="other")).code == "refused"
+
+
 def test_a_child_cannot_pass_for_a_runner_of_another_process(world: World) -> None:
     runner(world)
     impostor = world.connect(pid=60, ancestors=(RUNNER_PID,))
