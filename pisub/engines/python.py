@@ -180,7 +180,8 @@ def _describe(error: BaseException) -> str:
     """Return type and message, and the last frames of the agent's own code. For the record, never for a log."""
     head = traceback.format_exception_only(error)[-1].strip()
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
-    frames = [frame for frame in frames if not frame.filename.startswith("<frozen importlib")]
+    machinery = ("<frozen importlib", str(Path(asyncio.__file__).parent))
+    frames = [frame for frame in frames if not frame.filename.startswith(machinery)]
     tail = "".join(traceback.format_list(frames[-_MAX_FRAMES:])).rstrip()
     text = f"{head}\n{tail}" if tail else head
     return text if len(text) <= _MAX_ERROR_CHARS else text[: _MAX_ERROR_CHARS - 1] + "…"
