@@ -127,10 +127,10 @@ class Roles:
         return role
 
     def forget_vacant(self, before: float) -> None:
-        """Forget roles that nobody has held or awaited since a moment, and that carry no record number."""
+        """Forget roles that nobody has held or awaited since a moment, so that old sessions cost nothing."""
         for key, role in self.items():
             is_empty = role.holder is None and not role.waiting
-            if is_empty and role.record_n == 0 and (role.vacated_at is None or role.vacated_at < before):
+            if is_empty and (role.vacated_at is None or role.vacated_at < before):
                 del self._table[key]
 
     def _grant(self, peer: Peer, key: RoleKey, role: Role, record_n: int) -> None:

@@ -18,6 +18,7 @@ import zmq
 
 from pisub.errors import BrokerUnavailableError
 from pisub.launch import EXIT_ALREADY_RUNNING, ensure_broker, find_broker, log_path, program
+from pisub.paths import runtime_dir
 from pisub.process import Liveness, liveness, send_signal
 from pisub.protocol import codec
 from pisub.protocol.delivery import Header, Kind
@@ -34,7 +35,7 @@ from pisub.protocol.session import (
     Terminated,
     Watch,
 )
-from tests.support.broker_process import Rig, rig, wait_gone
+from tests.support.broker_process import RawClient, Rig, rig, wait_gone
 
 ENSURE = """
 import sys, pisub.launch, pisub.config, msgspec
@@ -148,6 +149,22 @@ def test_a_broker_that_must_leave_tells_its_peers_and_cleans_up(broker: Rig, how
     assert client.answer() == Leaving(reason=how)
     wait_gone(info.process)
     assert sorted(path.name for path in broker.directory.iterdir()) == ["logs"]
+
+
+@pytest.mark.parametrize("name", ["with space", "Verzeichnis-für-Läufe", "deep/" * 45 + "rt"])
+def test_a_runtime_directory_of_any_name_works(broker: Rig, name: str) -> None:
+    settings = msgspec.structs.replace(broker.settings, runtime_dir=broker.directory / name)
+    info = ensure_broker(settings)
+    try:
+        with zmq.Context() as context:
+            client = RawClient(context, info.address)
+            client.hello("a")
+            assert client.control(FindRole(role="host")).address == ""
+            client.socket.close(0)
+    finally:
+        send_signal(info.process, signal.SIGTERM)
+        wait_gone(info.process)
+        shutil.rmtree(runtime_dir(settings))
 
 
 def test_a_plain_file_at_the_sockets_path_is_never_deleted(broker: Rig) -> None:
