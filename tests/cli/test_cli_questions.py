@@ -83,3 +83,22 @@ def test_the_questions_of_a_stopped_run_are_open_no_more(project: Project) -> No
 def open_questions_now(project: Project) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = project.pisub("questions", "--json").json["questions"]
     return found
+
+
+def test_a_child_may_look_and_may_not_stop_answer_host_or_trust(project: Project) -> None:
+    asking = project.launch("ask")
+    which, _ = open_questions(project, 2)
+    for arguments in (
+        "stop {run_id}",
+        f"stop {asking}",
+        f"answer {which['id']} left",
+        f"decline {which['id']}",
+        "host --answers /dev/null",
+        "trust . --yes",
+    ):
+        outcome = project.pisub("run", "command", arguments)
+        assert outcome.code == 0, outcome.err
+        assert outcome.out.startswith(f"{int(Exit.REFUSED)} pisub: error: A child of run "), (arguments, outcome.out)
+    assert project.pisub("run", "command", "ps").out.startswith("0 ")
+    assert len(open_questions(project, 2)) == 2
+    assert project.pisub("stop", asking).code == 0

@@ -130,6 +130,22 @@ def test_ctrl_c_stops_a_foreground_run(project: Project) -> None:
     assert row["state"] == "stopped"
 
 
+def test_a_second_ctrl_c_leaves_at_once_and_the_run_ends_by_itself(project: Project) -> None:
+    process = project.start("run", "block", "x")
+    assert process.stderr is not None
+    for text in (b"blocked", b"stopping"):
+        line = b""
+        while text not in line:
+            line = process.stderr.readline()
+            assert line
+        process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == Exit.INTERRUPTED
+    eventually(lambda: project.pisub("ps").out == "", what="nothing is live")
+    (row,) = project.pisub("ps", "-a", "--json").json["runs"]
+    assert row["state"] == "stopped"
+
+
 def test_an_attached_run_ends_with_the_terminal_that_was_killed(project: Project) -> None:
     process = project.start("run", "sleep", "x")
     eventually(lambda: "asleep" in _logs_of_only_run(project), what="the agent says that it sleeps")

@@ -16,6 +16,7 @@ from pisub.config import Settings, caller_environment, load_settings
 #: Agents that tests use, one function each. They are ordinary user code: only what a child has.
 AGENTS = '''
 import asyncio
+import sys
 import time
 
 from pisub import Question
@@ -70,9 +71,19 @@ async def release(child):
     while not (child.cwd / "go").exists():
         await asyncio.sleep(0.01)
     return "released"
+
+
+async def command(child):
+    """Run the command line as a child would, with the arguments that the task names; {run_id} is its own."""
+    arguments = child.task.replace("{run_id}", child.run_id).split()
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "pisub", *arguments, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    _, err = await process.communicate()
+    return f"{process.returncode} {err.decode()}"
 '''
 
-NAMES = ("echo", "talk", "fail", "ask", "sleep", "block", "crunch", "hold", "release")
+NAMES = ("echo", "talk", "fail", "ask", "sleep", "block", "crunch", "hold", "release", "command")
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -25,11 +25,10 @@ from pisub.record.sessions import Delivery
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Host a session until Ctrl-C."""
+    refuse_children(Layout.of(settings), "be the host of a session")
     dialogs = choose_dialogs(console, arguments.answers)
     if dialogs is None:
         raise InvalidArgumentError("A host asks in a terminal, and this is none: use --answers FILE.", field="answers")
-    layout = Layout.of(settings)
-    refuse_children(layout, "be the host of a session")
     session_id = settings.session or inbox_session(Path.cwd())
     return asyncio.run(_host(console, settings, session_id, dialogs))
 
