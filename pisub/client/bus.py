@@ -248,7 +248,10 @@ class Bus:
         )
         # All but this one may be carried out twice: the next broker must not be shut down in the last one's place.
         is_repeatable = not isinstance(request, Shutdown)
-        body = await self._shell.ask(header, encode(request), timeout_s=timeout_s, is_repeatable=is_repeatable)
+        claim = request if isinstance(request, Claim) else None
+        body = await self._shell.ask(
+            header, encode(request), timeout_s=timeout_s, is_repeatable=is_repeatable, claim=claim
+        )
         return decode(body, reply)
 
     async def flush(self, timeout_s: float) -> bool:
@@ -271,12 +274,10 @@ class Bus:
         request = Claim(role=role, scope=scope, wait=wait, record_n=record_n)
         self._core.begin_claim(request)
         try:
-            answer = await self.control(request, Claimed)
+            return await self.control(request, Claimed)
         except BaseException:
             self._core.forget_claim((role, scope))
             raise
-        self._core.note_claimed(answer)
-        return answer
 
     async def release(self, role: str, scope: str = "") -> None:
         """Give a role, or a place in its queue, back. Idempotent."""

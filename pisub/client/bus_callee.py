@@ -36,7 +36,6 @@ class Callee:
         handlers: Who wants what.
         post: How an answer is sent.
         spawn: How a handler's awaitable is run beside.
-        clock: Monotonic seconds.
         report: Told of exceptions that are not the caller's fault.
     """
 
@@ -47,21 +46,19 @@ class Callee:
         *,
         post: Post,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
-        clock: Callable[[], float],
         report: Report,
     ) -> None:
         self._core = core
         self._handlers = handlers
         self._post = post
         self._spawn = spawn
-        self._clock = clock
         self._report = report
 
-    def receive(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+    def receive(self, sender: Sender, header: Header, body: memoryview, dropped: int, now: float) -> bool:
         """Take a CALL, TELL, PUBLISH or DONE. False when nobody here could use it."""
         kind = header.kind
         if kind == Kind.CALL:
-            self._on_call(sender, header, body)
+            self._on_call(sender, header, body, now)
             return True
         if kind == Kind.TELL:
             return self._handlers.tell(body, sender)
@@ -78,9 +75,9 @@ class Callee:
         self._core.answers.forget(sender.address, sender.incarnation, ids)
         return True
 
-    def _on_call(self, sender: Sender, header: Header, body: memoryview) -> None:
+    def _on_call(self, sender: Sender, header: Header, body: memoryview, now: float) -> None:
         key = (sender.address, sender.incarnation, header.message_id)
-        seen = self._core.answers.begin(key, ttl_ms=header.ttl_ms, now=self._clock())
+        seen = self._core.answers.begin(key, ttl_ms=header.ttl_ms, now=now)
         if seen is Seen.RUNNING:
             return
         if isinstance(seen, bytes):

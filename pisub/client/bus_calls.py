@@ -14,6 +14,7 @@ import msgspec
 from pisub.errors import RefusedError
 from pisub.protocol.delivery import Header
 from pisub.protocol.limits import MAX_OPEN_CALLS
+from pisub.protocol.session import Claim
 
 #: Ended calls leave their deadline in the heap; it is rebuilt when they are this many more than the open ones.
 _MAX_STALE_DEADLINES = 1_024
@@ -27,13 +28,14 @@ class PendingCall(msgspec.Struct, gc=False):
     Attributes:
         header: As it was first sent; its ``message_id`` is the call's id.
         body: The encoded body.
-        waiter: What the shell resolves. The core only carries it.
+        waiter: What the shell resolves, and the core only carries; None for a request of the core's own.
         deadline: Monotonic time, or None.
         bound_to: ``address@incarnation`` once the broker said who has it.
         is_sent: Whether the frame was handed to libzmq at least once.
         is_resent: Whether it was sent again after a reconnect: then "not delivered" only speaks of the last time.
         is_repeatable: Whether a resend does no harm when it is not known whether the first one arrived.
         is_open: Until it ended, in whatever way.
+        claim: The claim that is asked for; its answer counts the moment it comes, before anybody wakes for it.
     """
 
     header: Header
@@ -45,6 +47,7 @@ class PendingCall(msgspec.Struct, gc=False):
     is_resent: bool = False
     is_repeatable: bool = False
     is_open: bool = True
+    claim: Claim | None = None
 
 
 class PendingCalls:

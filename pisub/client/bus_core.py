@@ -6,25 +6,28 @@ and the answers given. Time is an argument, effects are returned. Remote input n
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from pisub.client.bus_answers import Acknowledgements, AnswerCache
-from pisub.client.bus_calls import PendingCalls
-from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Reclaim, Rejected
+from pisub.client.bus_calls import PendingCall, PendingCalls
+from pisub.client.bus_claims import Claims, RoleKey
+from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Rejected
 from pisub.client.bus_outbox import Outbox, Outgoing
 from pisub.client.bus_types import BusState
 from pisub.errors import CallTimeoutError, ClientClosedError, NotDeliveredError, OutcomeUnknownError, PisubError
 from pisub.process import ProcessIdentity
-from pisub.protocol.codec import encode, pack
+from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Header, Kind, Priority
 from pisub.protocol.limits import KIB, WELCOME_TIMEOUT_S
 from pisub.protocol.session import (
+    Arrived,
     Claim,
     Claimed,
-    HeldRole,
+    ControlRequest,
     Hello,
     PeerKind,
     RoleGranted,
@@ -62,18 +65,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     software: str = ""
 
 
-class HeldClaim(msgspec.Struct):
-    """A claim that is remembered over reconnects. ``generation`` is 0 while it waits."""
-
-    request: Claim
-    generation: int = 0
-    #: Whether the broker answered. Until then the request itself is what is sent again.
-    is_answered: bool = False
-
-
-RoleKey = tuple[str, str]
-
-
 class BusCore:
     """All that a client knows. Every method that can change what is to be done returns effects, in order."""
 
@@ -88,7 +79,9 @@ class BusCore:
         self.subscriptions: dict[Subscription, None] = {}
         self.watches: dict[str, None] = {}
         self.is_hello_due = False
-        self._claims: dict[RoleKey, HeldClaim] = {}
+        #: The Hello whose Welcome is awaited; the Welcome of an earlier one belongs to a connection that is gone.
+        self.hello_id = -1
+        self._claims = Claims()
         self._welcome_due: float | None = None
         self._search_due: float | None = None
         self._is_searching = False
@@ -103,39 +96,43 @@ class BusCore:
 
     def fence(self, key: RoleKey) -> Fence | None:
         """Return the fencing number of a role that is held now, else None."""
-        claim = self._claims.get(key)
-        return Fence(self.epoch, claim.generation) if claim is not None and claim.generation else None
+        generation = self._claims.generation(key)
+        return Fence(self.epoch, generation) if generation else None
 
     def begin_claim(self, request: Claim) -> None:
         """Note a claim before it is sent: its grant may overtake the handling of its answer."""
-        self._claims.setdefault((request.role, request.scope), HeldClaim(request)).request = request
+        self._claims.begin(request)
 
     def note_claimed(self, answer: Claimed) -> bool:
         """The broker granted or queued a claim. Tell whether this made the client the holder."""
-        claim = self._claims.get((answer.role, answer.scope))
-        if claim is None:
-            return False
-        claim.is_answered = True
-        if answer.generation <= claim.generation:
-            return False
-        claim.generation = answer.generation
-        return True
+        return self._claims.claimed(answer)
+
+    def note_answer(self, call: PendingCall, body: memoryview) -> list[Effect]:
+        """The broker answered a claim. A holder is told of a role that was claimed again, not of its own first claim.
+
+        Raises:
+            ProtocolError: The answer is none.
+        """
+        answer = decode(body, Claimed)
+        if not self.note_claimed(answer) or call.waiter is not None:
+            return []
+        return [Granted(RoleGranted(role=answer.role, scope=answer.scope, generation=answer.generation))]
 
     def note_granted(self, granted: RoleGranted) -> list[Effect]:
         """A waiting claim became a holding one. One that was released in the meantime changes nothing."""
-        claim = self._claims.get((granted.role, granted.scope))
-        if claim is None or claim.generation == granted.generation:
-            return []
-        claim.generation = granted.generation
-        claim.is_answered = True
-        return [Granted(granted)]
+        return [Granted(granted)] if self._claims.granted(granted) else []
+
+    def reclaim(self, claim: Claim) -> None:
+        """Queue a claim of the core's own. One that fails is a role that another has."""
+        self._request(claim, claim)
 
     def forget_claim(self, key: RoleKey) -> None:
         """The role was given back."""
-        self._claims.pop(key, None)
+        self._claims.forget(key)
 
     def hello(self) -> bytes:
         """Make the Hello of this moment: with all roles, and as many subscriptions and watches as fit."""
+        self.hello_id = self.next_id()
         subscriptions, watches = self._split_stated()[0]
         identity = self.identity
         body = encode(
@@ -147,16 +144,12 @@ class BusCore:
                 process=identity.process,
                 session=identity.session,
                 software=identity.software,
-                roles=tuple(
-                    HeldRole(role=role, scope=scope, generation=claim.generation, record_n=claim.request.record_n)
-                    for (role, scope), claim in self._claims.items()
-                    if claim.generation or (claim.is_answered and claim.request.wait)
-                ),
+                roles=self._claims.stated(),
                 subscriptions=tuple(subscriptions),
                 watches=tuple(watches),
             )
         )
-        return pack(Header(kind=Kind.HELLO, priority=Priority.CONTROL), body)
+        return pack(Header(kind=Kind.HELLO, priority=Priority.CONTROL, message_id=self.hello_id), body)
 
     # The connection. -----------------------------------------------------------------------------------------
 
@@ -171,6 +164,7 @@ class BusCore:
         effects: list[Effect] = [Announce(BusState.DISCONNECTED)] if self.phase is Phase.ONLINE else []
         self.phase = Phase.GREETING
         self.is_hello_due = True
+        self.hello_id = -1
         self._search_due = None
         self._welcome_due = now + WELCOME_TIMEOUT_S
         return effects
@@ -218,13 +212,15 @@ class BusCore:
         """The broker knows us: roles get their numbers, open calls are put before the outbox."""
         if self.phase is not Phase.GREETING:
             return []
-        is_first, is_new = not self.epoch, welcome.epoch != self.epoch
-        renewed, role_effects = self._renew_roles(welcome, is_new=is_new)
+        is_first = not self.epoch
+        renewed, role_effects = self._claims.renew(welcome, self.epoch)
         self.phase = Phase.ONLINE
         self.epoch = welcome.epoch
         self._welcome_due = None
         self._search_due = None
         ended = [] if is_first else self._resend(renewed, now)
+        for request in self.unstated():
+            self._request(request)
         effects: list[Effect] = [Announce(BusState.CONNECTED), *role_effects, *ended]
         if not is_first or welcome.resync:
             effects.append(Announce(BusState.RESYNC))
@@ -275,13 +271,64 @@ class BusCore:
             End(call, CallTimeoutError(f"No reply from {call.header.to or 'the broker'} in time."))
             for call in self.calls.expire(now)
         ]
+        if self.arrived.due_at is not None and self.arrived.due_at <= now:
+            self.acknowledge()
         if self._welcome_due is not None and self._welcome_due <= now:
             effects += [*self._go_offline(search_at=None), HangUp(), *self._search()]
         elif self._search_due is not None and self._search_due <= now:
             effects += self._search()
         return effects
 
+    # Sending. ------------------------------------------------------------------------------------------------
+
+    def post(
+        self,
+        frame: bytes,
+        header: Header,
+        body: bytes,
+        call: PendingCall | None,
+        send: Callable[[bytes], bool] | None,
+    ) -> bool:
+        """Hand a frame to ``send`` where there is one and nothing waits before it, else queue it.
+
+        Returns:
+            Whether it was handed over.
+
+        Raises:
+            NotDeliveredError: The outbox is full.
+        """
+        if send is not None and self.phase is Phase.ONLINE and not self.outbox and send(frame):
+            if call is not None:
+                call.is_sent = True
+            return True
+        self.outbox.push(Outgoing(frame, header, body, call))
+        return False
+
+    def drain(self, send: Callable[[bytes], bool]) -> bool:
+        """Hand over what waits, the Hello before all else. False when ``send`` refused a frame."""
+        if self.is_hello_due:
+            if not send(self.hello()):
+                return False
+            self.is_hello_due = False
+        return self.phase is not Phase.ONLINE or self.outbox.drain(send)
+
+    def acknowledge(self) -> None:
+        """Queue what tells the callees which of their answers arrived."""
+        for callee, ids in self.arrived.take_all().items():
+            header = Header(kind=Kind.DONE, priority=Priority.DROPPABLE, message_id=self.next_id(), to=callee)
+            body = encode(Arrived(message_ids=tuple(ids)))
+            self.outbox.push(Outgoing(pack(header, body), header, body))
+
     # Inside. -------------------------------------------------------------------------------------------------
+
+    def _request(self, request: ControlRequest, claim: Claim | None = None) -> None:
+        """Queue a request of the core's own: whatever becomes of it, nobody waits for it."""
+        header = Header(kind=Kind.CONTROL, priority=Priority.CONTROL, message_id=self.next_id())
+        body = encode(request)
+        call = PendingCall(header, body, None, is_repeatable=True, claim=claim)
+        with contextlib.suppress(PisubError):  # no room: the next Hello says it again
+            self.calls.open(call)
+            self.outbox.push(Outgoing(pack(header, body), header, body, call))
 
     def _go_offline(self, *, search_at: float | None) -> list[Effect]:
         was_online = self.phase is Phase.ONLINE
@@ -297,21 +344,6 @@ class BusCore:
             return []
         self._is_searching = True
         return [FindBroker()]
-
-    def _renew_roles(self, welcome: Welcome, *, is_new: bool) -> tuple[dict[Fence, Fence], list[Effect]]:
-        granted = {(role.role, role.scope): role.generation for role in welcome.roles}
-        renewed: dict[Fence, Fence] = {}
-        effects: list[Effect] = []
-        for (role, scope), claim in self._claims.items():
-            generation = granted.get((role, scope), 0)
-            if claim.generation and generation:
-                renewed[Fence(self.epoch, claim.generation)] = Fence(welcome.epoch, generation)
-            if generation and (is_new or generation != claim.generation):
-                effects.append(Granted(RoleGranted(role=role, scope=scope, generation=generation)))
-            elif not generation and claim.is_answered:
-                effects.append(Reclaim(claim.request))
-            claim.generation = generation
-        return renewed, effects
 
     def _resend(self, renewed: dict[Fence, Fence], now: float) -> list[Effect]:
         """Put sent calls before what waits, bound to the life that has them; end those that may not be repeated."""

@@ -7,7 +7,7 @@ import msgspec
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_types import BusState
 from pisub.errors import PisubError
-from pisub.protocol.session import Claim, RoleGranted
+from pisub.protocol.session import Claim, RoleGranted, Terminated
 
 
 class FindBroker(msgspec.Struct, frozen=True):
@@ -22,6 +22,13 @@ class Dial(msgspec.Struct, frozen=True):
 
 class HangUp(msgspec.Struct, frozen=True):
     """Leave the connection: the broker behind it goes, or does not answer."""
+
+
+class Answered(msgspec.Struct, frozen=True, gc=False):
+    """A call ended with a reply."""
+
+    call: PendingCall
+    body: memoryview
 
 
 class End(msgspec.Struct, frozen=True):
@@ -43,8 +50,18 @@ class Granted(msgspec.Struct, frozen=True):
     role: RoleGranted
 
 
+class Gone(msgspec.Struct, frozen=True):
+    """Tell the handlers who watch it that a peer is gone."""
+
+    message: Terminated
+
+
+class Skip(msgspec.Struct, frozen=True):
+    """What came makes no sense: skip whatever else belongs to the same message."""
+
+
 class Reclaim(msgspec.Struct, frozen=True):
-    """A role that this client held or awaited was not in the Welcome: claim it again."""
+    """A role that this client held or awaited was not in the Welcome: claim it again, by ``BusCore.reclaim``."""
 
     claim: Claim
 
@@ -55,4 +72,4 @@ class Rejected(msgspec.Struct, frozen=True):
     error: PisubError
 
 
-Effect = FindBroker | Dial | HangUp | End | Announce | Granted | Reclaim | Rejected
+Effect = Answered | End | FindBroker | Dial | HangUp | Announce | Granted | Gone | Reclaim | Rejected | Skip

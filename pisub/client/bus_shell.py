@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from typing import Any, Final, assert_never
 
@@ -16,26 +16,31 @@ import zmq
 from pisub.client.bus_callee import Callee
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
-from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Reclaim, Rejected
-from pisub.client.bus_handlers import Handlers
-from pisub.client.bus_outbox import Outgoing
-from pisub.client.bus_search import BrokerSearch
-from pisub.client.bus_types import BusState, Sender, error_of
-from pisub.errors import (
-    BrokerUnavailableError,
-    ClientClosedError,
-    NotDeliveredError,
-    PisubError,
-    ProtocolError,
+from pisub.client.bus_events import (
+    Announce,
+    Answered,
+    Dial,
+    Effect,
+    End,
+    FindBroker,
+    Gone,
+    Granted,
+    HangUp,
+    Reclaim,
+    Rejected,
+    Skip,
 )
-from pisub.protocol.codec import decode, encode, pack, unpack, unpack_stamp
-from pisub.protocol.delivery import Header, Kind, Priority, Stamp
-from pisub.protocol.session import Arrived, Claim, Claimed, Failure, RoleGranted, Terminated, Welcome
+from pisub.client.bus_handlers import Handlers
+from pisub.client.bus_receive import Receiver
+from pisub.client.bus_search import BrokerSearch
+from pisub.client.bus_types import BusState
+from pisub.errors import BrokerUnavailableError, ClientClosedError, NotDeliveredError, PisubError
+from pisub.protocol.codec import pack
+from pisub.protocol.delivery import Header, Kind, Priority
+from pisub.protocol.session import Claim
 from pisub.transport.dealer import Dealer, new_context
 from pisub.transport.monitor import Link
 
-#: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
-_MAX_STAMPS: Final = 1_024
 #: Frames that are collected before they are sent together, where a turn of the loop brings more than one.
 _BURST: Final = 32
 #: How long a close may wait for libzmq to write what it accepted: well under 1 ms where the broker reads.
@@ -64,14 +69,12 @@ class BusShell:
         self.loop = asyncio.get_running_loop()
         self.ready: asyncio.Future[None] = self.loop.create_future()
         self.is_closing = False
-        #: Messages that nobody here could use: malformed, late, or of a kind without a handler.
-        self.ignored = 0
         self._handlers = handlers
         self._search = BrokerSearch(self.loop, locate, self._on_search_ended)
-        self._callee = Callee(
-            core, handlers, post=self.post, spawn=self.spawn, clock=self.loop.time, report=handlers.report
-        )
-        self._stamps: dict[bytes, tuple[Stamp, Sender, str]] = {}
+        callee = Callee(core, handlers, post=self.post, spawn=self.spawn, report=handlers.report)
+        self._receiver = Receiver(core, callee)
+        self._receive = self._receiver.receive
+        self._time = self.loop.time
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
         self._flushed: list[asyncio.Future[None]] = []
@@ -85,13 +88,26 @@ class BusShell:
             on_link=self._on_link,
         )
 
+    @property
+    def ignored(self) -> int:
+        """Messages that nobody here could use: malformed, late, or of a kind without a handler."""
+        return self._receiver.ignored
+
     # What the bus uses. --------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Look for the broker."""
         self.run(self.core.start())
 
-    async def ask(self, header: Header, body: bytes, *, timeout_s: float | None, is_repeatable: bool) -> memoryview:
+    async def ask(
+        self,
+        header: Header,
+        body: bytes,
+        *,
+        timeout_s: float | None,
+        is_repeatable: bool,
+        claim: Claim | None = None,
+    ) -> memoryview:
         """Send a CALL or CONTROL and wait for the body of its reply. A cancelled one is forgotten here.
 
         Raises:
@@ -102,7 +118,7 @@ class BusShell:
         frame = pack(header, body)
         waiter: asyncio.Future[memoryview] = self.loop.create_future()
         deadline = None if timeout_s is None else self.loop.time() + timeout_s
-        call = PendingCall(header, body, waiter, deadline, is_repeatable=is_repeatable)
+        call = PendingCall(header, body, waiter, deadline, is_repeatable=is_repeatable, claim=claim)
         calls = self.core.calls
         calls.open(call)
         try:
@@ -120,14 +136,9 @@ class BusShell:
         Raises:
             NotDeliveredError: The outbox is full.
         """
-        core = self.core
-        outbox = core.outbox
-        if self._dealer.is_quiet and core.phase is Phase.ONLINE and not outbox and self._dealer.send(frame):
-            if call is not None:
-                call.is_sent = True
-            return
-        outbox.push(Outgoing(frame, header, body, call))
-        if len(outbox) == _BURST:
+        dealer, core = self._dealer, self.core
+        is_sent = core.post(frame, header, body, call, dealer.send if dealer.is_quiet else None)
+        if not is_sent and len(core.outbox) == _BURST:
             self._on_room()
 
     async def flush(self, timeout_s: float) -> bool:
@@ -178,34 +189,44 @@ class BusShell:
             if self._own_context is not None:
                 self._own_context.term()
 
-    def run(self, effects: list[Effect]) -> None:
+    def run(self, effects: Sequence[Effect]) -> None:
         """Carry effects out, in order."""
+        if effects:
+            self._perform(effects)
+            self._arm()
+
+    def _perform(self, effects: Sequence[Effect]) -> None:  # noqa: C901, PLR0912  # one case per effect
         for effect in effects:
             match effect:
+                case Answered(call, body):
+                    if not call.waiter.done():
+                        call.waiter.set_result(body)
+                case End(call, error):
+                    if call.waiter is not None and not call.waiter.done():
+                        call.waiter.set_exception(error)
                 case FindBroker():
                     self._search.begin()
                 case Dial(address):
                     self._dial(address)
                 case HangUp():
                     self._dealer.hang_up()
-                case End(call, error):
-                    if not call.waiter.done():
-                        call.waiter.set_exception(error)
                 case Announce(state):
                     if state is BusState.CONNECTED and not self.ready.done():
                         self.ready.set_result(None)
                     self._handlers.state(state)
                 case Granted(role):
                     self._handlers.granted(role)
+                case Gone(message):
+                    self._handlers.terminated(message)
                 case Reclaim(claim):
-                    self.spawn(self._reclaim(claim))
+                    self.core.reclaim(claim)
                 case Rejected(error):
                     if not self.ready.done():
                         self.ready.set_exception(error)
+                case Skip():
+                    self._dealer.realign()
                 case _:
                     assert_never(effect)
-        if effects:
-            self._arm()
 
     # The socket. ---------------------------------------------------------------------------------------------
 
@@ -223,136 +244,21 @@ class BusShell:
 
     def _on_room(self) -> bool:
         """Send what waits; tell whether some still does."""
-        core, send = self.core, self._dealer.send
-        if core.is_hello_due:
-            if not send(core.hello()):
-                return True
-            core.is_hello_due = False
-        if core.phase is Phase.ONLINE:
-            if not core.outbox.drain(send):
-                return True
+        core = self.core
+        is_empty = core.drain(self._dealer.send)
+        if is_empty and core.phase is Phase.ONLINE:
             for waiter in self._flushed:
                 if not waiter.done():
                     waiter.set_result(None)
         self._arm()
-        return False
+        return not is_empty
 
     def _on_message(self, stamp_frame: bytes, frame: bytes) -> None:
-        try:
-            stamp, sender, bound_name = self._stamps.get(stamp_frame) or self._learn(stamp_frame)
-            header, body = unpack(frame)
-        except ProtocolError:
-            self.ignored += 1
-            self._dealer.realign()
-            return
-        if stamp.dropped:
-            self.run([Announce(BusState.RESYNC)])
-        kind = header.kind
-        if kind == Kind.REPLY:
-            self._on_reply(bound_name, header.correlation_id, body)
-        elif kind in _FROM_PEERS and sender.address:
-            self.ignored += not self._callee.receive(sender, header, body, stamp.dropped)
-        elif kind == Kind.FAIL:
-            self._on_fail(bound_name, header.correlation_id, body)
-        elif not sender.address:
-            self._on_broker(header, body)
-        else:
-            self.ignored += 1
-
-    def _learn(self, stamp_frame: bytes) -> tuple[Stamp, Sender, str]:
-        """Decode a stamp that was not seen yet; the last part is who a call is bound to, '' for the broker."""
-        stamp = unpack_stamp(stamp_frame)
-        address, incarnation = stamp.sender, stamp.incarnation
-        if len(self._stamps) >= _MAX_STAMPS:
-            self._stamps.clear()
-        sender = Sender(address, incarnation, stamp.authority)
-        known = self._stamps[stamp_frame] = (stamp, sender, f"{address}@{incarnation}" if address else "")
-        if address:
-            self.core.calls.note_life(address, incarnation)
-        return known
-
-    def _on_reply(self, callee: str, message_id: int, body: memoryview) -> None:
-        call = self.core.calls.close(message_id)
-        if call is None:
-            self.ignored += 1
-            return
-        if not call.waiter.done():
-            call.waiter.set_result(body)
-        if callee and self.core.arrived.add(callee, message_id):
-            self._acknowledge()
-
-    def _on_fail(self, callee: str, message_id: int, body: memoryview) -> None:
-        try:
-            failure = decode(body, Failure)
-        except ProtocolError as error:
-            failure = Failure(code=error.code, message=f"A failure that cannot be read: {error.message}")
-        now = self.loop.time()
-        if not callee and failure.code == "hello_first":
-            self.run(self.core.stranger(now))
-            self._dealer.look()
-            return
-        if not callee and message_id == 0:
-            self.run(self.core.rejected(error_of(failure), now))
-            return
-        effects = self.core.failed(message_id, error_of(failure))
-        self.run(effects)
-        if not effects:
-            self.ignored += 1
-            return
-        if callee and self.core.arrived.add(callee, message_id):
-            self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        for callee, ids in self.core.arrived.take_all().items():
-            header = Header(kind=Kind.DONE, priority=Priority.DROPPABLE, message_id=self.core.next_id(), to=callee)
-            body = encode(Arrived(message_ids=tuple(ids)))
-            self.post(pack(header, body), header, body)
-
-    def _on_broker(self, header: Header, body: memoryview) -> None:
-        core, now = self.core, self.loop.time()
-        try:
-            if header.kind == Kind.ROUTED:
-                core.calls.bind(header.correlation_id, header.to)
-            elif header.kind == Kind.WELCOME:
-                effects = core.welcomed(decode(body, Welcome), now)
-                self.run(effects)
-                if effects:
-                    for request in core.unstated():
-                        self.spawn(self._state_late(encode(request)))
-                    self._dealer.look()
-            elif header.kind == Kind.LEAVING:
-                self.run(core.leaving())
-            elif header.kind == Kind.TELL:
-                self._on_spontaneous(decode(body, _SPONTANEOUS))
-            else:
-                self.ignored += 1
-        except ProtocolError:
-            self.ignored += 1
-
-    def _on_spontaneous(self, message: Terminated | RoleGranted) -> None:
-        if isinstance(message, RoleGranted):
-            self.run(self.core.note_granted(message))
-        else:
-            self.core.watches.pop(message.address, None)
-            if not self._handlers.terminated(message):
-                self.ignored += 1
+        effects = self._receive(stamp_frame, frame, self._time())
+        if effects:
+            self._perform(effects)  # the timer is set when the turn ends, by _on_room
 
     # Beside. -------------------------------------------------------------------------------------------------
-
-    async def _reclaim(self, claim: Claim) -> None:
-        with contextlib.suppress(PisubError):  # taken by another: this client waits for no answer
-            answer = decode(await self._request(encode(claim)), Claimed)
-            if self.core.note_claimed(answer):
-                granted = RoleGranted(role=claim.role, scope=claim.scope, generation=answer.generation)
-                self.run([Granted(granted)])
-
-    async def _state_late(self, body: bytes) -> None:
-        with contextlib.suppress(PisubError):  # the next Hello states it again
-            await self._request(body)
-
-    async def _request(self, body: bytes) -> memoryview:
-        header = Header(kind=Kind.CONTROL, priority=Priority.CONTROL, message_id=self.core.next_id())
-        return await self.ask(header, body, timeout_s=None, is_repeatable=True)
 
     def _on_search_ended(self, outcome: str | PisubError) -> None:
         now = self.loop.time()
@@ -376,11 +282,5 @@ class BusShell:
         self._timer, self._timer_at = None, inf
         now = self.loop.time()
         self.run(self.core.tick(now))
-        due_at = self.core.arrived.due_at
-        if due_at is not None and due_at <= now:
-            self._acknowledge()
+        self._dealer.look()
         self._arm()
-
-
-_FROM_PEERS: Final = frozenset((Kind.CALL, Kind.TELL, Kind.PUBLISH, Kind.DONE))
-_SPONTANEOUS: Final[Any] = Terminated | RoleGranted

@@ -160,11 +160,10 @@ class FakeBroker:
         address, _, incarnation = to.partition("@")
         found = self.peers.get(address)
         if found is None or (incarnation and int(incarnation) != found[1]):
-            if received.header.kind == Kind.CALL:
-                if self.is_settling and found is None:
-                    self._parked.append((received, stamp, frame))
-                else:
-                    self.fail(received, "not_delivered")
+            if received.header.kind in (Kind.CALL, Kind.TELL) and self.is_settling and found is None:
+                self._parked.append((received, stamp, frame))
+            elif received.header.kind == Kind.CALL:
+                self.fail(received, "not_delivered")
             return
         if received.header.to.startswith("role:") and received.header.kind == Kind.CALL:
             routed = Header(kind=Kind.ROUTED, correlation_id=received.header.message_id, to=f"{address}@{found[1]}")
@@ -194,7 +193,7 @@ class FakeBroker:
             authority=31,
             roles=roles,
         )
-        self.send(received.route, Header(kind=Kind.WELCOME), welcome)
+        self.send(received.route, Header(kind=Kind.WELCOME, correlation_id=received.header.message_id), welcome)
         parked, self._parked = self._parked, []
         for each in parked:
             self._route(*each)

@@ -91,7 +91,7 @@ def test_a_hello_states_who_this_is_and_what_it_holds() -> None:
     core.subscriptions[Subscription(topic="t", scope="s")] = None
     core.watches["run:1"] = None
     header, body = unpack(core.hello())
-    assert (header.kind, header.message_id) == (Kind.HELLO, 0)
+    assert (header.kind, header.message_id) == (Kind.HELLO, core.hello_id)
     assert decode(body, Hello) == Hello(
         wire_versions=(0,),
         kind=PeerKind.CLIENT,

@@ -1,0 +1,166 @@
+"""What a client does with what comes from the broker: every frame goes through here. No socket, no clock, no loop.
+
+Owns the choice by kind and stamp, and what is stale: after a reconnect what the last connection still held is read
+beside the new one's. Handlers of peers' messages are called by ``bus_callee``; all else is returned as effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, assert_never
+
+from pisub.client.bus_callee import Callee
+from pisub.client.bus_core import BusCore, Phase
+from pisub.client.bus_events import Announce, Answered, Effect, Gone, Skip
+from pisub.client.bus_types import BusState, Sender, error_of
+from pisub.errors import ProtocolError
+from pisub.protocol.codec import decode, unpack, unpack_stamp
+from pisub.protocol.delivery import Header, Kind, Stamp
+from pisub.protocol.session import Failure, RoleGranted, Terminated, Welcome
+
+#: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
+_MAX_STAMPS: Final = 1_024
+_FROM_PEERS: Final = frozenset((Kind.CALL, Kind.TELL, Kind.PUBLISH, Kind.DONE))
+_SPONTANEOUS: Final[Any] = Terminated | RoleGranted
+_NOTHING: Final[tuple[Effect, ...]] = ()
+
+
+class Receiver:
+    """Takes messages for one bus. Nothing that comes makes it raise.
+
+    Attributes:
+        ignored: Messages that nobody here could use: malformed, late, or of a kind without a handler.
+    """
+
+    def __init__(self, core: BusCore, callee: Callee) -> None:
+        self.ignored = 0
+        self._core = core
+        self._callee = callee
+        self._stamps: dict[bytes, tuple[Stamp, Sender, str]] = {}
+
+    def receive(self, stamp_frame: bytes, frame: bytes, now: float) -> Sequence[Effect]:
+        """Take one message; return what is to be done, in order."""
+        try:
+            stamp, sender, bound_name = self._stamps.get(stamp_frame) or self._learn(stamp_frame)
+            header, body = unpack(frame)
+        except ProtocolError:
+            self.ignored += 1
+            return (Skip(),)
+        kind = header.kind
+        if kind == Kind.REPLY and bound_name and not stamp.dropped:  # nearly all that a caller gets
+            return self._on_reply(bound_name, header.correlation_id, body)
+        if not bound_name:
+            effects = self._on_broker(stamp, header, body, now)
+        elif kind in _FROM_PEERS:
+            self.ignored += not self._callee.receive(sender, header, body, stamp.dropped, now)
+            effects = _NOTHING
+        else:
+            effects = self._on_answer(bound_name, header, body)
+        return (Announce(BusState.RESYNC), *effects) if stamp.dropped else effects
+
+    def _learn(self, stamp_frame: bytes) -> tuple[Stamp, Sender, str]:
+        """Decode a stamp that was not seen yet; the last part is who a call is bound to, '' for the broker."""
+        stamp = unpack_stamp(stamp_frame)
+        address, incarnation = stamp.sender, stamp.incarnation
+        if len(self._stamps) >= _MAX_STAMPS:
+            self._stamps.clear()
+        sender = Sender(address, incarnation, stamp.authority)
+        known = self._stamps[stamp_frame] = (stamp, sender, f"{address}@{incarnation}" if address else "")
+        if address:
+            self._core.calls.note_life(address, incarnation)
+        return known
+
+    # Answers of peers. ---------------------------------------------------------------------------------------
+
+    def _on_answer(self, callee: str, header: Header, body: memoryview) -> Sequence[Effect]:
+        if header.kind == Kind.REPLY:
+            return self._on_reply(callee, header.correlation_id, body)
+        if header.kind == Kind.FAIL:
+            return self._on_fail(callee, header.correlation_id, _failure(body))
+        self.ignored += 1
+        return _NOTHING
+
+    def _on_reply(self, callee: str, message_id: int, body: memoryview) -> Sequence[Effect]:
+        core = self._core
+        call = core.calls.close(message_id)
+        if call is None:
+            self.ignored += 1
+            return _NOTHING
+        if core.arrived.add(callee, message_id):
+            core.acknowledge()
+        return (Answered(call, body),)
+
+    def _on_fail(self, callee: str, message_id: int, failure: Failure) -> Sequence[Effect]:
+        effects = self._core.failed(message_id, error_of(failure))
+        if not effects:
+            self.ignored += 1
+        elif callee and self._core.arrived.add(callee, message_id):
+            self._core.acknowledge()
+        return effects
+
+    # The broker's own. ---------------------------------------------------------------------------------------
+
+    def _on_broker(self, stamp: Stamp, header: Header, body: memoryview, now: float) -> Sequence[Effect]:
+        core, number = self._core, header.correlation_id
+        # What the last broker said of calls and claims: they were put to this one again.
+        is_stale = core.phase is Phase.ONLINE and stamp.epoch != core.epoch
+        effects: Sequence[Effect] = _NOTHING
+        try:
+            match header.kind:
+                case Kind.WELCOME if number == core.hello_id:
+                    effects = core.welcomed(decode(body, Welcome), now)
+                case Kind.LEAVING:
+                    effects = core.leaving()
+                case Kind.REPLY if not is_stale:
+                    effects = self._on_own_reply(number, body)
+                case Kind.FAIL:
+                    effects = self._on_refusal(number, _failure(body), now, is_stale=is_stale)
+                case Kind.ROUTED if not is_stale:
+                    core.calls.bind(number, header.to)
+                case Kind.TELL:
+                    effects = self._on_spontaneous(decode(body, _SPONTANEOUS), is_stale=is_stale)
+                case _:
+                    self.ignored += 1
+        except ProtocolError:
+            self.ignored += 1
+        return effects
+
+    def _on_own_reply(self, message_id: int, body: memoryview) -> Sequence[Effect]:
+        core = self._core
+        call = core.calls.close(message_id)
+        if call is None:
+            self.ignored += 1
+            return _NOTHING
+        effects = core.note_answer(call, body) if call.claim is not None else []
+        return effects if call.waiter is None else [Answered(call, body), *effects]
+
+    def _on_refusal(self, message_id: int, failure: Failure, now: float, *, is_stale: bool) -> Sequence[Effect]:
+        if failure.code == "hello_first":
+            return self._core.stranger(now)
+        if message_id in (0, self._core.hello_id):
+            return self._core.rejected(error_of(failure), now)
+        if is_stale:
+            self.ignored += 1
+            return _NOTHING
+        return self._on_fail("", message_id, failure)
+
+    def _on_spontaneous(self, message: Terminated | RoleGranted, *, is_stale: bool) -> Sequence[Effect]:
+        match message:
+            case RoleGranted():
+                self.ignored += is_stale
+                return _NOTHING if is_stale else self._core.note_granted(message)
+            case Terminated():
+                if message.address in self._core.watches:
+                    del self._core.watches[message.address]
+                    return (Gone(message),)
+                self.ignored += 1
+                return _NOTHING
+            case _:
+                assert_never(message)
+
+
+def _failure(body: memoryview) -> Failure:
+    try:
+        return decode(body, Failure)
+    except ProtocolError as error:
+        return Failure(code=error.code, message=f"A failure that cannot be read: {error.message}")
