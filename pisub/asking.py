@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pisub.errors import InvalidArgumentError
 from pisub.protocol.checkpoint import Question
 from pisub.protocol.limits import MAX_OPTION_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, MAX_QUESTIONS
+from pisub.utf8 import is_utf8
 
 
 def check_questions(questions: Question | str | Sequence[Question | str]) -> tuple[Question, ...]:
@@ -44,4 +45,7 @@ def _check(question: Question | str, field: str) -> Question:
             raise InvalidArgumentError(
                 f"An option has 1 to {MAX_OPTION_CHARS} characters, not only white space.", field=f"{field}.options"
             )
+    # Neither a file nor a message can hold it, and an option that was changed could not be recognised as the answer.
+    if not all(map(is_utf8, (checked.text, checked.placeholder, *options))):
+        raise InvalidArgumentError("A question holds half of a surrogate pair, which is no text.", field=field)
     return Question(checked.text, options, checked.placeholder)

@@ -19,6 +19,7 @@ from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, T
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, Question
 from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.utf8 import is_utf8, without_surrogates
 
 _MAX_ARGUMENT_CHARS = 200
 _MAX_ARGUMENTS = 16
@@ -88,7 +89,7 @@ class Child:
                 loop.call_soon_threadsafe(settle, result)
 
         self._open_asks += 1
-        number = self._shell.ask(batch, why, hand_over)
+        number = self._shell.ask(batch, without_surrogates(why), hand_over)
         try:
             return await future
         except asyncio.CancelledError:
@@ -129,6 +130,8 @@ class Child:
             InvalidArgumentError: The path leads out of the directory, or the content is too large.
             OSError: It could not be written.
         """
+        if isinstance(content, str) and not is_utf8(content):
+            raise InvalidArgumentError("The text holds half of a surrogate pair, which UTF-8 cannot.", field="content")
         data = content.encode() if isinstance(content, str) else bytes(content)
         if len(data) > MAX_ARTIFACT_BYTES:
             raise InvalidArgumentError(
@@ -137,12 +140,14 @@ class Child:
             )
         relative = Path(path)
         parts = relative.parts
-        if relative.is_absolute() or not parts or ".." in parts or "\0" in str(relative):
+        if relative.is_absolute() or not parts or ".." in parts or "\0" in str(relative) or not is_utf8(str(relative)):
             raise InvalidArgumentError(f"{str(relative)!r} is not a path inside the run's files.", field="path")
         parent = self._artifacts
         for part in (None, *parts[:-1]):
             parent = parent if part is None else parent / part
-            parent.mkdir(mode=_PRIVATE_DIR, parents=part is None, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                parent.mkdir(mode=_PRIVATE_DIR)
+                parent.chmod(_PRIVATE_DIR)  # an umask of the agent's takes bits that we need
             if parent.is_symlink():
                 raise InvalidArgumentError(f"{str(relative)!r} leads through a symlink.", field="path")
         target = parent / parts[-1]
@@ -156,6 +161,7 @@ def _replace(target: Path, data: bytes) -> None:
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE_FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:
+            os.fchmod(descriptor, _PRIVATE_FILE)
             file.write(data)
         temporary.replace(target)
     except BaseException:

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import faulthandler
 import io
-import logging
 import os
 import sys
 from typing import NamedTuple
 
-import structlog
 from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import SystemClock
@@ -33,6 +31,7 @@ from pisub.record.results import read_result
 from pisub.runs.spec import LaunchMessage, RunSpec
 
 from .ending import Ending
+from .log import make_log
 from .machine import Machine
 from .process_tree import ProcessTree, become_subreaper
 from .recorder import Recorder, result_file
@@ -58,7 +57,7 @@ def run(message: LaunchMessage, *, settings: Settings, max_output_bytes: int = M
         ran it before.
     """
     faulthandler.enable()
-    log = _make_log(settings.log_level).bind(run_id=message.run_id, pid=os.getpid())
+    log = make_log(settings.log_level).bind(run_id=message.run_id, pid=os.getpid())
     layout = Layout.of(settings)
     paths = layout.run(message.run_id)
     try:
@@ -181,17 +180,3 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         sys_path=message.sys_path,
         max_output_bytes=max_output_bytes,
     )
-
-
-def _make_log(level: str) -> FilteringBoundLogger:
-    """Make the log of this process: JSON lines on standard error. Made after the fork, known to nobody else."""
-    log: FilteringBoundLogger = structlog.wrap_logger(
-        structlog.PrintLogger(sys.stderr),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping().get(level.upper(), 20)),
-    )
-    return log

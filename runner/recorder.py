@@ -25,6 +25,7 @@ from pisub.record.layout import RunPaths
 from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, Step
 from pisub.record.status import write_status
 from pisub.runs.spec import RunSpec
+from pisub.utf8 import without_surrogates
 
 from .effects import Verdict
 from .machine import Phase, Snapshot
@@ -179,6 +180,7 @@ class Recorder:
         settled = verdict.settled or eng.Settled()
         output, path, size, digest = self._text(settled)
         state = verdict.state
+        error = without_surrogates(verdict.error)  # the agent's own words
         status = msgspec.structs.replace(self.status(snapshot), output_file=path or self._existing_output())
         is_success = state is RunState.COMPLETE
         result = RunResult(
@@ -188,12 +190,12 @@ class Recorder:
             state=state,
             success=is_success,
             exit_code=verdict.exit_code,
-            summary=_summary(output if is_success else verdict.error or ""),
+            summary=_summary(output if is_success else error or ""),
             output=output,
             output_path=path or None,
             output_bytes=size,
             output_sha256=digest or None,
-            error=verdict.error,
+            error=error,
             reason=verdict.reason,
             results=(
                 ResultItem(
@@ -201,7 +203,7 @@ class Recorder:
                     success=is_success,
                     exit_code=settled.exit_code if settled.exit_code is not None else verdict.exit_code,
                     output=_summary(output),
-                    error=verdict.error,
+                    error=error,
                 ),
             ),
             artifacts=tuple(f"artifacts/{name}" for name in sorted(self._artifacts)[:_MAX_LISTED_ARTIFACTS]),

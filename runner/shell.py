@@ -180,9 +180,11 @@ class RunnerShell:
             loop.run_until_complete(asyncio.sleep(0))
             loop.close()
         except BaseException:  # noqa: BLE001  # the end of this thread: without it nobody would ever end the process
-            traceback.print_exc()
-            sys.stderr.flush()
-            os._exit(EXIT_BUG)
+            try:
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:  # the disk may be full, and the agent may have closed the stream
+                os._exit(EXIT_BUG)
 
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
@@ -200,7 +202,6 @@ class RunnerShell:
         loop.remove_reader(self._signals)
         self._host_watch.close()
         if self._verdict.is_engine_hung:
-            sys.stderr.flush()
             os._exit(0)  # the agent's thread never returned, and cannot be made to
 
     def _turn(self) -> None:
@@ -233,6 +234,9 @@ class RunnerShell:
         if dropped:
             self._recorder.note_dropped(dropped)
         if settled is not None:
+            # A request that was there before the agent ended counts, also if it is what ended it: the signal that
+            # brings the news also interrupts what the agent is waiting for in C.
+            self._look_at_inbox()
             self._recorder.close_output()
             self._feed(ev.EngineSettled(settled, self._recorder.has_artifacts))
 
@@ -273,9 +277,10 @@ class RunnerShell:
             case fx.CancelAsks(reason):
                 self._asks.withdraw_all(reason)
             case fx.SignalTree(must_die):
-                self._tree.signal(must_die=must_die)
+                with contextlib.suppress(OSError):  # the next look is milliseconds away
+                    self._tree.signal(must_die=must_die)
             case fx.LookAtTree():
-                self._feed(ev.TreeSeen(self._tree.count()))
+                self._feed(ev.TreeSeen(self._count_tree()))
             case fx.WriteJournal(kind, data):
                 self._recorder.write_line(kind, data)
             case fx.WriteStatus():
@@ -284,6 +289,14 @@ class RunnerShell:
                 self._verdict = verdict
             case _:
                 assert_never(effect)
+
+    def _count_tree(self) -> int:
+        """Look at the process tree. One that cannot be seen, as without a free descriptor, is not seen to be empty."""
+        try:
+            return self._tree.count()
+        except OSError as error:
+            self._log.warning("tree_not_seen", error=str(error))
+            return 1
 
     def _flush(self, now: float) -> None:
         if self._flush_at is not None and now < self._flush_at:

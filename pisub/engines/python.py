@@ -68,7 +68,7 @@ class PythonEngine:
                 returned = self._drive(_await(returned))
         except asyncio.CancelledError:
             return Settled(was_cancelled=True)
-        except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001  # the agent's code may raise anything
+        except BaseException as error:  # noqa: BLE001  # the agent's code may raise anything
             return Settled(error=_describe(error), reason="agent-error", was_cancelled=False)
         if returned is None or isinstance(returned, str):
             return Settled(text=returned or "")
@@ -146,7 +146,7 @@ def load_target(
         what = "it does not exist" if missing == place else f"it needs the module {missing!r}, which does not exist"
         where = ", ".join((*import_paths, *sys_path)) or "the installed packages"
         raise TargetError(f"The target {target} cannot be imported: {what} (looked in {where}).") from error
-    except (Exception, SystemExit) as error:  # the user's module runs here, and may raise anything
+    except BaseException as error:  # the user's module runs here, and may raise anything
         raise TargetError(f"The target {target} cannot be imported: {_describe(error)}") from error
     for part in name.split("."):
         if not hasattr(found, part):

@@ -24,6 +24,7 @@ from pisub.paths import PRIVATE_FILE
 from pisub.process import Liveness, ProcessIdentity, boot_id, liveness, machine_id, own_identity
 from pisub.protocol.limits import MIB
 from pisub.record.dirs import check_file_stat, open_dir, refusal
+from pisub.utf8 import without_surrogates
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -162,8 +163,13 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def encode_record(record: msgspec.Struct) -> bytes:
-    """Encode a record as indented JSON with a final newline."""
-    return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+    """Encode a record as indented JSON with a final newline. Half characters become question marks."""
+    try:
+        data = msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        # Better a question mark than a run whose end cannot be written down.
+        data = msgspec.json.encode(without_surrogates(msgspec.to_builtins(record)))
+    return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def decode_record(data: bytes, kind: type[T], path: Path) -> T:

@@ -7,7 +7,7 @@ cut off, and reported, before anything is appended to it. Reading is in ``journa
 from __future__ import annotations
 
 import os
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -19,6 +19,7 @@ from pisub.record.journal_reader import JournalReader
 from pisub.record.journal_tail import Tail, has_truncation_marker, inspect_tail
 from pisub.record.layout import RunPaths
 from pisub.record.model import JournalEvent
+from pisub.utf8 import without_surrogates
 
 __all__ = ["REPAIRED", "TRUNCATED", "Journal", "JournalReader"]
 
@@ -173,7 +174,7 @@ class Journal:
         try:
             line = _encode(event)
         except UnicodeEncodeError:
-            data = _without_surrogates(data)
+            data = without_surrogates(data)
             event = msgspec.structs.replace(event, data=data)
             line = _encode(event)
         if len(line) >= MAX_EVENT_LINE_BYTES:
@@ -192,17 +193,3 @@ def _shorten(data: dict[str, Any], line_bytes: int) -> dict[str, Any]:
     facts: dict[str, Any] = {"isCut": True, "lineBytes": line_bytes}
     cut = {key: value[:_PREVIEW_CHARS] if isinstance(value, str) else value for key, value in data.items()} | facts
     return cut if len(_encode(cut)) < MAX_EVENT_LINE_BYTES - _MARKER_BYTES else facts
-
-
-def _without_surrogates(value: object) -> Any:
-    """Replace what JSON cannot hold: half characters, which come from names and output that are no UTF-8."""
-    match value:
-        case str():
-            return value.encode("utf-8", "replace").decode()
-        case dict():
-            pairs = cast("dict[object, object]", value).items()
-            return {_without_surrogates(key): _without_surrogates(each) for key, each in pairs}
-        case list() | tuple():
-            return [_without_surrogates(each) for each in cast("list[object]", value)]
-        case _:
-            return value

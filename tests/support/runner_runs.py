@@ -82,15 +82,15 @@ def launch_message(settings: Settings, spec: RunSpec) -> LaunchMessage:
 
 
 class RunnerProcess:
-    """One runner, started the plain way."""
+    """One runner, started the plain way; its standard error goes to the run's log, or to ``stderr``."""
 
-    def __init__(self, settings: Settings, spec: RunSpec, **options: Any) -> None:
+    def __init__(self, settings: Settings, spec: RunSpec, *, stderr: Path | None = None, **options: Any) -> None:
         self.spec = spec
         self.paths: RunPaths = Layout.of(settings).run(spec.run_id)
         message = launch_message(settings, spec)
         for log in (self.paths.stdout_log, self.paths.stderr_log):
             log.touch(mode=0o600)
-        with self.paths.stdout_log.open("ab") as out, self.paths.stderr_log.open("ab") as errors:
+        with self.paths.stdout_log.open("ab") as out, (stderr or self.paths.stderr_log).open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", _RUNNER.replace("{options}", repr(options))],
                 stdin=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """What an agent's function can do with its child, against a shell that writes everything down."""
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,33 @@ def test_files_lie_in_the_artifacts_directory_private_and_whole(tmp_path: Path) 
     assert [each.name for each in path.parent.iterdir()] == ["b.txt"]
 
 
-@pytest.mark.parametrize("path", ["", ".", "..", "../x", "a/../../x", "/etc/passwd", "a\0b"])
+def test_files_are_private_and_usable_under_any_umask_of_the_agent_s(tmp_path: Path) -> None:
+    child = child_in(tmp_path, RecordingShell())
+    for umask in (0o000, 0o777):
+        before = os.umask(umask)
+        try:
+            path = child.write(f"{umask}/a.txt", "x")
+        finally:
+            os.umask(before)
+        assert [each.stat().st_mode & 0o777 for each in (path, path.parent, path.parent.parent)] == [
+            0o600,
+            0o700,
+            0o700,
+        ]
+
+
+def test_half_a_character_is_refused_where_it_is_handed_over(tmp_path: Path) -> None:
+    child = child_in(tmp_path, RecordingShell())
+    with pytest.raises(InvalidArgumentError) as caught:
+        child.write("a.txt", "\ud800")
+    assert caught.value.field == "content"
+    for question in ("\ud800", Question("Which?", options=["a", "\udfff"]), Question("Why?", placeholder="\ud800")):
+        with pytest.raises(InvalidArgumentError) as caught:
+            asyncio.run(child.ask(question))
+        assert caught.value.field == "questions[0]"
+
+
+@pytest.mark.parametrize("path", ["", ".", "..", "../x", "a/../../x", "/etc/passwd", "a\0b", "\ud800"])
 def test_no_path_leads_out_of_the_artifacts_directory(tmp_path: Path, path: str) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         child_in(tmp_path, RecordingShell()).write(path, "x")

@@ -1,0 +1,81 @@
+"""Agents and disks at their worst: the run ends, with its own result, and says what happened."""
+
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+
+from pisub.config import Settings
+from pisub.protocol.runs import RunState
+from tests.support.eventually import eventually
+from tests.support.runner_runs import RunnerProcess, execute, python_runner, submit
+
+
+def test_standard_error_on_a_full_disk_costs_the_log_and_nothing_else(settings: Settings, tmp_path: Path) -> None:
+    spec = submit(settings, python_runner(tmp_path, "def main(child): return 'done'"), cwd=tmp_path)
+    _, result = execute(settings, spec, stderr=Path("/dev/full"))
+    assert (result.state, result.output) == (RunState.COMPLETE, "done")
+
+
+def test_an_agent_that_closes_its_streams_ends_as_any_other(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import sys
+        def main(child):
+            sys.stderr.close()
+            sys.stdout.close()
+            return "done"
+    """
+    process, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    assert (result.state, result.output) == (RunState.COMPLETE, "done")
+    assert "run_ended" in process.paths.stderr_log.read_text()
+
+
+def test_without_a_free_descriptor_at_its_end_a_run_waits_for_one(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import resource
+        def main(child):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            return "done"
+    """
+    process = RunnerProcess(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    eventually(lambda: "tree_not_seen" in process.paths.stderr_log.read_text(), what="the runner finds no descriptor")
+    hard = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    result = process.wait()
+    assert (result.state, result.output) == (RunState.COMPLETE, "done")
+
+
+@pytest.mark.parametrize("error", ["BaseException('x')", "GeneratorExit('x')", "SystemExit(0)", "KeyboardInterrupt()"])
+def test_whatever_an_agent_raises_is_the_agent_s_error(settings: Settings, tmp_path: Path, error: str) -> None:
+    spec = submit(settings, python_runner(tmp_path, f"async def main(child): raise {error}"), cwd=tmp_path)
+    _, result = execute(settings, spec)
+    assert (result.state, result.reason) == (RunState.FAILED, "agent-error")
+    assert (result.error or "").startswith(error.partition("(")[0])
+
+
+def test_half_a_character_in_an_error_does_not_cost_the_run_its_end(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        def main(child):
+            raise ValueError("half \\ud800 a character")
+    """
+    _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    assert (result.state, result.reason) == (RunState.FAILED, "agent-error")
+    assert (result.error or "").startswith("ValueError: half ? a character\n")
+
+
+def test_an_agent_that_the_news_of_its_stop_wakes_from_c_code_was_stopped(settings: Settings, tmp_path: Path) -> None:
+    # pause() returns as soon as any signal was handled; the request was in its slot before that.
+    source = """
+        import ctypes
+        def main(child):
+            child.log("ready")
+            ctypes.CDLL(None).pause()
+            return "woken"
+    """
+    spec = submit(settings, python_runner(tmp_path, source), cwd=tmp_path, stop_grace_ms=5_000)
+    process = RunnerProcess(settings, spec)
+    process.wait_for("ready")
+    process.request(by_signal=signal.SIGUSR2)
+    result = process.wait()
+    assert (result.state, result.reason, result.output) == (RunState.STOPPED, "stop", "woken")
