@@ -168,25 +168,30 @@ class Core:
         """Return the connections for which messages wait; the first is the one that was tried longest ago."""
         return list(self._state.suspended)
 
-    def next_queued(self, route: bytes) -> Send | None:
-        """Return what to send next to a suspended peer; None when nothing waits, and then it is suspended no more.
+    def next_queued(self, route: bytes, limit: int) -> list[Send]:
+        """Return what to send next to a suspended peer; nothing when nothing waits: then it is suspended no more.
 
         A peer for which only droppable messages came has nothing waiting: the next message shows whether it reads.
         """
         peer = self._state.suspended.get(route)
         if peer is None:
-            return None
-        waiting = peer.mailbox.peek()
-        if waiting is None:
+            return []
+        waiting = peer.mailbox.peek(limit)
+        if not waiting:
             self._state.resume(peer)
-            return None
-        return (route, *waiting)
+        return [(route, stamp, frame) for stamp, frame in waiting]
 
-    def handed_over(self, route: bytes) -> None:
-        """What ``next_queued`` returned was sent."""
+    def handed_over(self, route: bytes, count: int) -> None:
+        """The first ``count`` of what ``next_queued`` returned were sent."""
         peer = self._state.suspended.get(route)
         if peer is not None:
-            self._state.handed_over(peer)
+            self._state.handed_over(peer, count)
+
+    def sends_failed(self, failed: list[SendFailed], now: float) -> Outcome:
+        """Queue what could not be sent, in order."""
+        for each in failed:
+            self._send_failed(each, now)
+        return self._state.take()
 
     # Time --------------------------------------------------------------------------------------------------------
 

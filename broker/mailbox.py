@@ -5,6 +5,7 @@ Owns the order and the bound of one queue. It must not know sockets, peers or th
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 
 import msgspec
@@ -92,13 +93,13 @@ class Mailbox:
         (self._control if priority == Priority.CONTROL else self._others).append(entry)
         self.queued_bytes += cost
 
-    def peek(self) -> tuple[bytes, bytes] | None:
-        """Return stamp and frame of the next message, the gap counted in; None when nothing waits."""
-        queue = self._control or self._others
-        if not queue:
-            return None
-        entry = queue[0]
-        return self.stamped(entry.stamp), entry.frame
+    def peek(self, limit: int) -> list[tuple[bytes, bytes]]:
+        """Return stamp and frame of the next messages, at most ``limit``, the gap counted into the first stamp."""
+        entries = itertools.islice(itertools.chain(self._control, self._others), limit)
+        found = [(entry.stamp, entry.frame) for entry in entries]
+        if self.gap and found:
+            found[0] = (self.stamped(found[0][0]), found[0][1])
+        return found
 
     def stamped(self, stamp: bytes) -> bytes:
         """Return a stamp that also tells of the gap. The gap stays until ``tell_gap`` or ``pop``."""
@@ -113,11 +114,13 @@ class Mailbox:
         self.gap = 0
         return told
 
-    def pop(self) -> None:
-        """Remove the message that ``peek`` showed: it was handed over, and the gap with it."""
-        queue = self._control or self._others
-        self.queued_bytes -= queue.popleft().cost
-        self.gap = 0
+    def pop(self, count: int) -> None:
+        """Remove the first messages that ``peek`` showed: they were handed over, and the gap with them."""
+        for _ in range(count):
+            queue = self._control or self._others
+            self.queued_bytes -= queue.popleft().cost
+        if count:
+            self.gap = 0
 
     def keep_essential(self) -> int:
         """Throw away what need not outlive the connection, then the newest of the rest until the bound holds.

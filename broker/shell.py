@@ -205,10 +205,9 @@ class Shell:
             self._perform(effect)
 
     def _handle_failed(self, failed: list[SendFailed], now: float) -> None:
-        for each in failed:
-            self._handle(each, now)
-            if not each.is_gone and each.route not in self._retries:
-                self._retries[each.route] = (now, MIN_RETRY_S)
+        self._apply(self._core.sends_failed(failed, now), now)
+        for route in {each.route for each in failed if not each.is_gone}:
+            self._retries.setdefault(route, (now, MIN_RETRY_S))
 
     def _retry(self, now: float) -> None:
         """Send what waits. Who takes something is tried again in the next turn, who does not ever more seldom."""
@@ -216,25 +215,22 @@ class Shell:
             due, pause = self._retries.get(route, (now, MIN_RETRY_S))
             if now < due:
                 continue
-            if self._send_queued(route, now):
-                self._retries[route] = (now, MIN_RETRY_S)
-            else:
+            if not self._send_queued(route, now):
                 self._retries[route] = (now + pause, min(2 * pause, MAX_RETRY_S))
+            elif route in self._retries:
+                self._retries[route] = (now, MIN_RETRY_S)
 
     def _send_queued(self, route: bytes, now: float) -> bool:
         """Send up to ``_RETRY_BATCH`` of a peer's queued messages; tell whether it took any."""
-        for number in range(_RETRY_BATCH):
-            item = self._core.next_queued(route)
-            if item is None:
-                self._retries.pop(route, None)
-                return True
-            failed = self._wire.send_all([item])
-            if failed:
-                if failed[0].is_gone:
-                    self._handle(ConnectionLost(route), now)
-                return number > 0
-            self._core.handed_over(route)
-        return True
+        sends = self._core.next_queued(route, _RETRY_BATCH)
+        if not sends:
+            self._retries.pop(route, None)
+            return True
+        failed = self._wire.send_all(sends)
+        self._core.handed_over(route, len(sends) - len(failed))
+        if failed and failed[0].is_gone:
+            self._handle(ConnectionLost(route), now)
+        return len(failed) < len(sends)
 
     def _perform(self, effect: Effect) -> None:
         match effect:

@@ -133,10 +133,10 @@ class State:
             peer.mailbox.drop(codec.unpack_stamp(stamp).dropped)  # a gap that this message would have told of
         self._deliver_slowly(peer, stamp, frame, header.kind, priority)
 
-    def handed_over(self, peer: Peer) -> None:
-        """The mailbox's first message was sent."""
+    def handed_over(self, peer: Peer, count: int) -> None:
+        """The mailbox's first messages were sent."""
         before = peer.mailbox.queued_bytes
-        peer.mailbox.pop()
+        peer.mailbox.pop(count)
         self.queued_bytes += peer.mailbox.queued_bytes - before
         if not len(peer.mailbox):
             self.resume(peer)

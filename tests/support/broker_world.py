@@ -168,9 +168,10 @@ class World:
         """Send what waits, to those who read again."""
         for route in self.core.suspended_routes():
             client = self.clients[route]
-            while not client.is_blocked and (send := self.core.next_queued(route)) is not None:
-                self._deliver(send, set())
-                self.core.handed_over(route)
+            while not client.is_blocked and (sends := self.core.next_queued(route, 3)):
+                for send in sends:
+                    self._deliver(send, set())
+                self.core.handed_over(route, len(sends))
 
     def counter(self, name: str) -> int:
         return self.core.state.counters[name]

@@ -173,11 +173,10 @@ def test_a_mailbox_counts_a_gap_on_top_of_one_that_a_stamp_already_told() -> Non
     mailbox = Mailbox()
     mailbox.put(codec.pack_stamp(Stamp(sender="a", dropped=2)), b"f", kind=Kind.TELL, priority=Priority.NORMAL)
     mailbox.drop(3)
-    peeked = mailbox.peek()
-    assert peeked is not None
-    assert codec.unpack_stamp(peeked[0]) == Stamp(sender="a", dropped=5)
-    mailbox.pop()
-    assert (mailbox.peek(), mailbox.gap, mailbox.dropped, mailbox.queued_bytes) == (None, 0, 3, 0)
+    [(stamp, frame)] = mailbox.peek(5)
+    assert (codec.unpack_stamp(stamp), frame) == (Stamp(sender="a", dropped=5), b"f")
+    mailbox.pop(1)
+    assert (mailbox.peek(5), mailbox.gap, mailbox.dropped, mailbox.queued_bytes) == ([], 0, 3, 0)
 
 
 # A broker that has just begun ------------------------------------------------------------------------------------
