@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
+from pisub.protocol.limits import MAX_TASK_BYTES
 from pisub.record.layout import Layout
 from pisub.record.reader import find_run
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from typing import BinaryIO
 
     from pisub.cli.console import Console
     from pisub.host.dialogs import Dialogs
@@ -53,7 +55,7 @@ def read_task(arguments: Namespace) -> str:
     if arguments.task_file is not None:
         return _decode(read_file(arguments.task_file, "task"), str(arguments.task_file))
     if arguments.task == _STANDARD_INPUT:
-        return _decode(sys.stdin.buffer.read(), "standard input")
+        return _decode(_read_bounded(sys.stdin.buffer, "standard input", "task"), "standard input")
     return str(arguments.task)
 
 
@@ -61,7 +63,7 @@ def read_value(text: str) -> str:
     """Return an answer: the argument, or standard input without its last newline for ``-``."""
     if text != _STANDARD_INPUT:
         return text
-    return _decode(sys.stdin.buffer.read(), "standard input").removesuffix("\n")
+    return _decode(_read_bounded(sys.stdin.buffer, "standard input", "answer"), "standard input").removesuffix("\n")
 
 
 def read_file(path: Path, field: str) -> bytes:
@@ -71,9 +73,18 @@ def read_file(path: Path, field: str) -> bytes:
         InvalidArgumentError: It cannot be read.
     """
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _read_bounded(file, str(path), field)
     except OSError as error:
         raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}.", field=field) from error
+
+
+def _read_bounded(file: BinaryIO, name: str, field: str) -> bytes:
+    """Read to the end, or to where it is clear that it is too long: `/dev/zero` has no end."""
+    data = file.read(MAX_TASK_BYTES + 1)
+    if len(data) > MAX_TASK_BYTES:
+        raise InvalidArgumentError(f"{name} has more than {MAX_TASK_BYTES} bytes.", field=field)
+    return data
 
 
 def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:

@@ -29,6 +29,7 @@ from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
 from pisub.runs.reconcile import reconcile
 from pisub.runs.spec import AgentSnapshot, LaunchMessage, OnNoHost, RunSpec
+from pisub.utf8 import is_utf8
 
 
 class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,6 +130,10 @@ def _checked_cwd(cwd: Path | None) -> Path:
     directory = (Path.cwd() if cwd is None else cwd.expanduser()).absolute()
     if not directory.is_dir():
         raise InvalidArgumentError(f"The working directory {directory} does not exist.", field="cwd")
+    if not is_utf8(str(directory)):
+        raise InvalidArgumentError(
+            f"The working directory {str(directory)!a} has a name that is not UTF-8.", field="cwd"
+        )
     return directory
 
 

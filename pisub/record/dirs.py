@@ -17,7 +17,8 @@ from pisub.errors import UnsafePathError
 from pisub.paths import PRIVATE_DIR
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NOT_FOLLOWED = frozenset({errno.ELOOP, errno.ENOTDIR})
+#: What opening anything but a file or directory gives: a symlink, something behind one, a socket.
+_NOT_FOLLOWED = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO})
 
 
 @contextlib.contextmanager
@@ -120,7 +121,9 @@ def check_descriptor(path: Path, descriptor: int) -> None:
 
 
 def refusal(path: Path, error: OSError) -> Exception:
-    """Return what to raise for a failed open: a refusal where a symlink was in the way, else the error itself."""
+    """Return what to raise for a failed open: a refusal where no file of ours was there, else the error itself."""
     if error.errno in _NOT_FOLLOWED:
-        return UnsafePathError(f"{path} is a symlink, or lies behind one, or is no directory: move it away.")
+        return UnsafePathError(
+            f"{path} is a symlink, or lies behind one, or is no regular file or directory: move it away."
+        )
     return error

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from pisub.paths import PRIVATE_FILE
-from pisub.record.dirs import check_descriptor, open_dir
+from pisub.record.dirs import check_descriptor, open_dir, refusal
 
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 #: flock has no timeout; this often a waiter asks again.
@@ -116,7 +116,10 @@ def is_held(path: Path) -> bool:
 
 def _open(path: Path, extra: int) -> int:
     with open_dir(path.parent) as directory:
-        descriptor = os.open(path.name, _FLAGS | extra, PRIVATE_FILE, dir_fd=directory)
+        try:
+            descriptor = os.open(path.name, _FLAGS | extra, PRIVATE_FILE, dir_fd=directory)
+        except OSError as error:
+            raise refusal(path, error) from error
     try:
         check_descriptor(path, descriptor)
         if extra:

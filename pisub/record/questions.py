@@ -25,6 +25,8 @@ from pisub.record.atomic import encode_record, exists, read_bytes, read_record, 
 from pisub.record.dirs import check_dir, list_names, make_dir
 from pisub.record.layout import AskPaths, Layout, RunPaths
 from pisub.record.model import AskOutcome, AskRecord, OutcomeKind, QuestionOutcome
+from pisub.record.reader import as_problem
+from pisub.utf8 import is_utf8
 
 _REFERENCE = re.compile(r"([0-9A-Za-z]+)(?:\.([0-9]{1,3}))?", re.ASCII)
 _MAX_CANDIDATES = 8
@@ -126,10 +128,17 @@ def close_open_asks(layout: Layout, run_id: str, *, reason: str, at: int) -> int
     """End every ask of a run that has ended, as cancelled, answers kept. Returns how many were open.
 
     An ask whose files cannot be read is ended too, without answers.
+
+    Raises:
+        OSError: The disk is full, or the like.
     """
     run = layout.run(run_id)
     closed = 0
-    for ask_id in filter(is_id, list_names(run.asks)):
+    try:
+        ask_ids = [each for each in list_names(run.asks) if is_id(each)]
+    except RecordError:
+        return 0  # no directory of ours: what lies there ends no run and holds up none
+    for ask_id in ask_ids:
         if exists(run.ask(ask_id).outcome):
             remove(layout.open_asks / ask_id)
             continue
@@ -138,10 +147,13 @@ def close_open_asks(layout: Layout, run_id: str, *, reason: str, at: int) -> int
             view = read_ask(layout, run_id, ask_id)
             found = (view.outcomes.get(number) for number in range(1, len(view.record.questions) + 1))
             answers = tuple(None if each is None else each.answer for each in found)
-        except PisubError:
+        except (PisubError, OSError):
             pass  # the child is gone; what matters is that nobody is asked any more
         result = AskResult(status=AskStatus.CANCELLED, answers=answers, reason=reason, ask_id=ask_id)
-        close_ask(layout, run_id, AskOutcome(ask_id=ask_id, result=result, at=at))
+        try:
+            close_ask(layout, run_id, AskOutcome(ask_id=ask_id, result=result, at=at))
+        except PisubError:  # damaged beyond an outcome: it is closed by its marker's removal
+            remove(layout.open_asks / ask_id)
         closed += 1
     return closed
 
@@ -183,9 +195,9 @@ def list_open_asks(
             view = None if run_id is None else read_ask(layout, run_id, ask_id)
         except UnknownQuestionError:
             continue  # its asker died, or is, between the marker and the batch
-        except PisubError as error:
+        except (PisubError, OSError) as error:
             if on_problem is not None:
-                on_problem(ask_id, error)
+                on_problem(ask_id, as_problem(f"Ask {ask_id}", error))
             continue
         if view is not None and view.outcome is None and session_id in (None, view.record.session_id):
             views.append(view)
@@ -270,5 +282,7 @@ def _check(question: Question, outcome: QuestionOutcome) -> None:
     value = outcome.answer.value
     if question.options and value not in question.options:
         raise InvalidArgumentError(f"Choose one of: {', '.join(map(repr, question.options))}.", field="answer")
+    if not is_utf8(value):
+        raise InvalidArgumentError("The answer is not valid UTF-8 text.", field="answer")
     if len(value) > MAX_ANSWER_CHARS:
         raise InvalidArgumentError(f"An answer has at most {MAX_ANSWER_CHARS} characters.", field="answer")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pisub.errors import AmbiguousIdError, PisubError, RecordCorruptError, UnknownRunError
+from pisub.errors import AmbiguousIdError, PisubError, RecordCorruptError, RecordError, UnknownRunError
 from pisub.ids import check_prefix, is_id
 from pisub.process import Liveness, ProcessIdentity, is_being_reaped
 from pisub.protocol.base import Record
@@ -155,9 +155,9 @@ def list_runs(
             view = read_run(layout, run_id)
         except UnknownRunError:
             continue  # its submission was never finished, or it was removed a moment ago
-        except PisubError as error:
+        except (PisubError, OSError) as error:
             if on_problem is not None:
-                on_problem(run_id, error)
+                on_problem(run_id, as_problem(f"Run {run_id}", error))
             continue
         if include_finished or not view.state.is_terminal:
             views.append(view)
@@ -193,6 +193,11 @@ def find_run(layout: Layout, text: str, *, session_id: str | None = None) -> str
                 f"{prefix} begins {len(fits)} run ids: give more of it.", candidates=tuple(fits[-_MAX_CANDIDATES:])
             )
     raise UnknownRunError(f"No run id begins with {prefix} (see `pisub ps -a`).")
+
+
+def as_problem(what: str, error: PisubError | OSError) -> PisubError:
+    """Return an error as one that names what could not be read; the system's own (EIO, EACCES) say only a number."""
+    return error if isinstance(error, PisubError) else RecordError(f"{what}: {error}")
 
 
 def _look(paths: RunPaths, spec: RunSpec) -> RunFiles:

@@ -22,7 +22,7 @@ from pisub.record.liveness import run_liveness
 from pisub.record.lock import RunLock
 from pisub.record.model import RunResult, RunStatus
 from pisub.record.pairs import Verdict
-from pisub.record.reader import OnProblem, RunFiles, RunView, process_of, read_files, read_run
+from pisub.record.reader import OnProblem, RunFiles, RunView, as_problem, process_of, read_files, read_run
 from pisub.record.tails import read_tail
 
 __all__ = ["CommitStep", "commit_end", "reconcile", "reconcile_all"]
@@ -98,8 +98,7 @@ def reconcile_all(
             views.append(reconcile(layout, run_id, now_ms=now_ms))
         except (PisubError, OSError) as error:
             if on_problem is not None:
-                problem = error if isinstance(error, PisubError) else RecordError(f"Run {run_id}: {error}")
-                on_problem(run_id, problem)
+                on_problem(run_id, as_problem(f"Run {run_id}", error))
     return views
 
 
