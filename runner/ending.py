@@ -9,6 +9,7 @@ from structlog.typing import FilteringBoundLogger
 from pisub.errors import RecordError
 from pisub.protocol.delivery import Priority
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, AsyncComplete
+from pisub.record.atomic import exists
 from pisub.record.commit import commit_end
 from pisub.record.journal import Journal
 from pisub.record.layout import Layout
@@ -47,13 +48,16 @@ class Ending:
         self._result: RunResult | None = None
 
     async def write(self, verdict: Verdict, snapshot: Snapshot) -> None:
-        """Commit, again and again while the disk refuses.
+        """Commit, again and again while the disk refuses; not where the run's directory was removed.
 
         Raises:
             TimeoutError: It refused for ten minutes.
         """
         async with asyncio.timeout(GIVE_UP_S):
-            while not self.try_to_write(verdict, snapshot):  # noqa: ASYNC110  # no event says that a disk is well again
+            while not self.try_to_write(verdict, snapshot):  # no event says that a disk is well again
+                if not exists(self._lock.path.parent):
+                    self._log.error("record_removed")
+                    return  # with the run's directory the run is gone: nobody asks how it ended
                 await asyncio.sleep(RETRY_S)
 
     def try_to_write(self, verdict: Verdict, snapshot: Snapshot) -> bool:

@@ -35,6 +35,7 @@ from pisub.protocol.runs import (
     RunState,
     progress_topic,
 )
+from pisub.record.atomic import exists
 from pisub.record.layout import Layout
 from pisub.runs.spec import RunSpec
 
@@ -338,6 +339,8 @@ class RunnerShell:
             return
         for request in requests:
             self._feed(request)
+        if not exists(self._paths.dir):  # no command finds such a run any more: none could ever stop it
+            self._feed(ev.EndRequested(ev.Cause.STOP, "record-removed", "The run's directory was removed."))
         self._host_watch.check()
 
     def _note_signal(self) -> None:

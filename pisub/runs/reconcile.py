@@ -11,7 +11,7 @@ import contextlib
 from pisub.errors import PisubError, RecordError
 from pisub.ids import is_id
 from pisub.process import Liveness, ProcessIdentity
-from pisub.record.atomic import exists, sweep_temp
+from pisub.record.atomic import exists, remove, sweep_temp
 from pisub.record.commit import CommitStep, Line, commit_end
 from pisub.record.control import read_all_requests
 from pisub.record.dirs import list_names
@@ -93,7 +93,11 @@ def reconcile_all(
         if session is not None and not exists(session.runs / run_id):
             continue
         if not exists(layout.run(run_id).spec):
-            continue  # a submission that was not finished is no run
+            # A submission that was not finished is no run. It begins with the directory: without one, the run was
+            # removed, and a marker that stayed would be looked at for ever.
+            if not exists(layout.run(run_id).dir):
+                remove(layout.active / run_id)
+            continue
         try:
             views.append(reconcile(layout, run_id, now_ms=now_ms))
         except (PisubError, OSError) as error:

@@ -1,6 +1,7 @@
 """Agents and disks at their worst: the run ends, with its own result, and says what happened."""
 
 import resource
+import shutil
 import signal
 from pathlib import Path
 
@@ -8,7 +9,10 @@ import pytest
 
 from pisub.config import Settings
 from pisub.protocol.runs import RunState
-from tests.support.eventually import eventually
+from pisub.record.atomic import exists
+from pisub.record.layout import Layout
+from pisub.runs.reconcile import reconcile_all
+from tests.support.eventually import HANG_S, eventually
 from tests.support.runner_runs import RunnerProcess, execute, python_runner, submit
 
 
@@ -79,3 +83,20 @@ def test_an_agent_that_the_news_of_its_stop_wakes_from_c_code_was_stopped(settin
     process.request(by_signal=signal.SIGUSR2)
     result = process.wait()
     assert (result.state, result.reason, result.output) == (RunState.STOPPED, "stop", "woken")
+
+
+def test_a_run_whose_directory_is_removed_ends_and_is_forgotten(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import asyncio
+        async def main(child):
+            child.log("ready")
+            await asyncio.sleep(600)
+    """
+    layout = Layout.of(settings)
+    process = RunnerProcess(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
+    process.wait_for("ready")
+    shutil.rmtree(process.paths.dir)
+    process.process.send_signal(signal.SIGUSR2)  # else it looks within five seconds
+    assert process.process.wait(HANG_S) == 0
+    assert reconcile_all(layout, now_ms=1) == []
+    assert not exists(layout.active / process.spec.run_id)
