@@ -15,6 +15,8 @@ from typing import Final, TextIO
 
 import msgspec
 
+from pisub.utf8 import without_surrogates
+
 #: Version of every ``--json`` object. It rises when a key changes its meaning or goes away, not when one is added.
 JSON_SCHEMA_VERSION: Final = 1
 
@@ -82,13 +84,22 @@ class Console:
     def json(self, kind: str, values: Mapping[str, object]) -> None:
         """Write one JSON object, on one line, with ``schemaVersion`` and ``kind`` first."""
         document = {"schemaVersion": JSON_SCHEMA_VERSION, "kind": kind, **values}
-        self._out.write(msgspec.json.encode(document).decode("utf-8", "replace") + "\n")
+        try:
+            data = msgspec.json.encode(document)
+        except UnicodeEncodeError:  # a name of the user's that is no UTF-8, in a message
+            data = msgspec.json.encode(without_surrogates(document))
+        self._out.write(data.decode() + "\n")
         self._out.flush()
 
     def say(self, text: str = "") -> None:
-        """Write a line for people to standard error."""
-        self._err.write(f"{text}\n")
-        self._err.flush()
+        """Write a line for people to standard error; on a full disk it is lost, and the command goes on."""
+        try:
+            self._err.write(f"{text}\n")
+            self._err.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:
+            pass
 
     def style(self, text: str, name: str) -> str:
         """Return a text in a colour, for standard error or a table, where colours are wanted."""

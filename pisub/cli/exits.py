@@ -61,7 +61,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.UNTRUSTED: "the project's agents run code and nobody has trusted them",
     Exit.UNAVAILABLE: "no broker, or a runner that cannot be started",
     Exit.REFUSED: "a rule or an earlier answer forbids it; nothing was changed",
-    Exit.RECORD: "files of the record are damaged or unsafe",
+    Exit.RECORD: "files of the record are damaged or unsafe, or cannot be read or written",
     Exit.INTERNAL: "a bug of pisub's: PISUB_DEBUG=1 shows the traceback",
     Exit.INTERRUPTED: "Ctrl-C",
     Exit.BROKEN_PIPE: "whoever read the output went away",

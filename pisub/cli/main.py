@@ -5,6 +5,7 @@ A user's mistake never shows a traceback; a bug shows one only where ``PISUB_DEB
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -19,6 +20,24 @@ from pisub.cli.parser import CommandLineError, build_parser, command_named
 from pisub.config import Settings, is_debugging, load_settings, wants_color
 from pisub.errors import PisubError
 from pisub.ids import check_session_id
+
+#: What the machine does to a program that is right: a full disk, no rights, no descriptors, a directory that is gone.
+_ENVIRONMENT: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EFBIG,
+        errno.EIO,
+        errno.EMFILE,
+        errno.ENAMETOOLONG,
+        errno.ENFILE,
+        errno.ENOENT,
+        errno.ENOMEM,
+        errno.ENOSPC,
+        errno.EPERM,
+        errno.EROFS,
+    }
+)
 
 RunCommand = Callable[[Namespace, Console, Settings], Exit]
 
@@ -68,8 +87,27 @@ def _main(argv: Sequence[str]) -> Exit:
         return Exit.INTERRUPTED
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001  # the last line of defence: a bug becomes a sentence, not a traceback
+    except OSError as error:
+        if error.errno not in _ENVIRONMENT:
+            return _bug(error, console)
         if is_debugging():
             traceback.print_exc()
-        console.error(f"this is a bug of pisub's: {type(error).__name__}: {error}", "PISUB_DEBUG=1 shows the traceback")
-        return Exit.INTERNAL
+        console.error(_said_by_the_system(error), "`pisub doctor` checks the setup")
+        return Exit.RECORD
+    except Exception as error:  # noqa: BLE001  # the last line of defence: a bug becomes a sentence, not a traceback
+        return _bug(error, console)
+
+
+def _bug(error: Exception, console: Console) -> Exit:
+    if is_debugging():
+        traceback.print_exc()
+    console.error(f"this is a bug of pisub's: {type(error).__name__}: {error}", "PISUB_DEBUG=1 shows the traceback")
+    return Exit.INTERNAL
+
+
+def _said_by_the_system(error: OSError) -> str:
+    reason = error.strerror or type(error).__name__
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename) if isinstance(error.filename, bytes) else error.filename}: {reason}."
+    # Only the question for the current directory has no name to give.
+    return "The current directory does not exist any more." if error.errno == errno.ENOENT else f"{reason}."

@@ -1,0 +1,55 @@
+"""What the machine refuses is said in one line, and is no bug of ours."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pisub.cli.exits import Exit
+from pisub.protocol.limits import MAX_TASK_BYTES
+from tests.support.project import Project, make_project
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return make_project(tmp_path / "project")
+
+
+def shell(project: Project, command: str) -> tuple[int, str]:
+    """Run a command in bash, with ``pisub`` as a word of it; return its exit code and standard error."""
+    script = f'pisub() {{ "{sys.executable}" -m pisub "$@"; }}; {command}'
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=False, cwd=project.root, stdin=subprocess.DEVNULL
+    )
+    return done.returncode, done.stderr
+
+
+def test_a_full_disk_behind_the_output_is_no_bug(project: Project) -> None:
+    code, said = shell(project, "pisub agents >/dev/full")
+    assert (code, said.splitlines()[0]) == (Exit.RECORD, "pisub: error: No space left on device.")
+
+
+def test_a_full_disk_behind_the_progress_costs_the_progress(project: Project) -> None:
+    assert shell(project, "pisub run echo hello 2>/dev/full") == (Exit.OK, "")
+
+
+def test_a_directory_that_is_gone_under_the_user_is_said(project: Project) -> None:
+    code, said = shell(project, "mkdir gone; cd gone; rmdir ../gone; pisub run surveyor x")
+    assert (code, said.splitlines()[0]) == (Exit.RECORD, "pisub: error: The current directory does not exist any more.")
+
+
+@pytest.mark.parametrize("how", ["run echo --task-file /dev/zero", "run echo - </dev/zero"])
+def test_a_task_without_an_end_is_read_to_its_limit(project: Project, how: str) -> None:
+    code, said = shell(project, f"pisub {how}")
+    assert code == Exit.USAGE
+    assert f"more than {MAX_TASK_BYTES} bytes" in said
+
+
+def test_names_that_are_no_utf_8_are_refused_or_shown(project: Project) -> None:
+    code, said = shell(project, r"mkdir $'\xff'; pisub run surveyor x --cwd $'\xff'")
+    assert code == Exit.USAGE
+    assert "not UTF-8" in said
+    code, said = shell(project, r"pisub run echo x --json --answers $'\xff'")
+    assert code == Exit.USAGE
+    assert "Traceback" not in said
