@@ -7,9 +7,6 @@ it is what the same libraries can do with nothing around them.
 from __future__ import annotations
 
 import argparse
-import os
-import select
-import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,10 +21,9 @@ from benchmarks.harness import (
     compare,
     environment_of,
     machine,
+    private_broker,
     private_settings,
 )
-from pisub.launch import ensure_broker
-from pisub.process import open_pidfd, send_signal
 
 _WORKER = "benchmarks.bus_worker"
 
@@ -64,38 +60,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Report:
     """Measure."""
-    with private_settings() as settings, ExitStack() as stack:
+    with private_settings() as settings, private_broker(settings) as broker, ExitStack() as stack:
         environ = environment_of(settings)
-        broker = ensure_broker(settings)
-        descriptor = open_pidfd(broker.process)
-        try:
-            answerer = stack.enter_context(Worker(_WORKER, "answer", environ=environ))
-            asker = stack.enter_context(Worker(_WORKER, "ask", environ=environ))
-            endpoint = f"ipc://{Path(str(settings.runtime_dir), 'bare.sock')}"
-            forwarder = stack.enter_context(Worker(_WORKER, "bare-forward", endpoint))
-            bare_answerer = stack.enter_context(Worker(_WORKER, "bare-answer", endpoint))
-            bare_asker = stack.enter_context(Worker(_WORKER, "bare-ask", endpoint))
-            rows = compare(
-                [
-                    Pair("pisub call", asker, answerer, {"broker": broker.process.pid}),
-                    Pair("bare pyzmq+msgspec", bare_asker, bare_answerer, {"broker": forwarder.pid}),
-                ],
-                ks=args.k,
-                rounds=args.rounds,
-                seconds=args.seconds,
-                progress=lambda text: print(text, file=sys.stderr),
-            )
-        finally:
-            stack.close()
-            send_signal(broker.process, signal.SIGTERM)
-            if descriptor is not None:
-                # The directory may only go when the broker, which writes into it, has gone.
-                _wait(descriptor)
+        answerer = stack.enter_context(Worker(_WORKER, "answer", environ=environ))
+        asker = stack.enter_context(Worker(_WORKER, "ask", environ=environ))
+        endpoint = f"ipc://{Path(str(settings.runtime_dir), 'bare.sock')}"
+        forwarder = stack.enter_context(Worker(_WORKER, "bare-forward", endpoint))
+        bare_answerer = stack.enter_context(Worker(_WORKER, "bare-answer", endpoint))
+        bare_asker = stack.enter_context(Worker(_WORKER, "bare-ask", endpoint))
+        rows = compare(
+            [
+                Pair("pisub call", asker, answerer, {"broker": broker.process.pid}),
+                Pair("bare pyzmq+msgspec", bare_asker, bare_answerer, {"broker": forwarder.pid}),
+            ],
+            ks=args.k,
+            rounds=args.rounds,
+            seconds=args.seconds,
+            progress=lambda text: print(text, file=sys.stderr),
+        )
         return Report(benchmark="bus", machine=machine(), rows=rows)
-
-
-def _wait(descriptor: int) -> None:
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    poller.poll(10_000)
-    os.close(descriptor)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import platform
+import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,8 @@ import psutil
 import zmq
 
 from pisub.config import Settings, caller_environment
+from pisub.launch import BrokerInfo, ensure_broker
+from pisub.process import open_pidfd, send_signal
 
 T = TypeVar("T")
 
@@ -162,7 +166,24 @@ class CpuMeter:
 def private_settings() -> Generator[Settings]:
     """Give a benchmark a state root and a runtime directory of its own."""
     with tempfile.TemporaryDirectory(prefix="psb-") as base:
-        yield Settings(home=Path(base, "home"), runtime_dir=Path(base, "run"), fsync=False)
+        # The rivals' turns must not be long enough for ours to leave as idle.
+        yield Settings(home=Path(base, "home"), runtime_dir=Path(base, "run"), fsync=False, idle_exit_ms=3_600_000)
+
+
+@contextmanager
+def private_broker(settings: Settings) -> Generator[BrokerInfo]:
+    """Start a broker for a benchmark, and end it. Its directory may only go when it, which writes there, has gone."""
+    broker = ensure_broker(settings)
+    descriptor = open_pidfd(broker.process)
+    try:
+        yield broker
+    finally:
+        send_signal(broker.process, signal.SIGTERM)
+        if descriptor is not None:
+            poller = select.poll()
+            poller.register(descriptor, select.POLLIN)
+            poller.poll(10_000)
+            os.close(descriptor)
 
 
 def environment_of(settings: Settings) -> dict[str, str]:
