@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pisub.client.runs import Run
     from pisub.config import Settings, load_settings
     from pisub.errors import PisubError
-    from pisub.host.dialogs import DialogContext, Dialogs
+    from pisub.hosting.dialogs import DialogContext, Dialogs
     from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
     from pisub.protocol.runs import RunState
     from pisub.record.model import JournalEvent, RunResult
@@ -57,8 +57,8 @@ _HOMES = {
     "Child": "pisub.child",
     "Client": "pisub.client.api",
     "Delivery": "pisub.record.sessions",
-    "DialogContext": "pisub.host.dialogs",
-    "Dialogs": "pisub.host.dialogs",
+    "DialogContext": "pisub.hosting.dialogs",
+    "Dialogs": "pisub.hosting.dialogs",
     "Host": "pisub.client.api",
     "JournalEvent": "pisub.record.model",
     "OnNoHost": "pisub.runs.spec",
@@ -70,14 +70,12 @@ _HOMES = {
     "RunView": "pisub.record.reader",
     "Settings": "pisub.config",
     "connect": "pisub.client.api",
+    "host": "pisub.client.api",
     "load_settings": "pisub.config",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "host":
-        # A package of ours has this name too, and importing any part of it binds it here: the package is callable.
-        return importlib.import_module("pisub.host")
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from structlog.typing import FilteringBoundLogger
 
@@ -55,9 +56,10 @@ class Ending:
         """
         async with asyncio.timeout(GIVE_UP_S):
             while not self.try_to_write(verdict, snapshot):  # no event says that a disk is well again
-                if not exists(self._lock.path.parent):
-                    self._log.error("record_removed")
-                    return  # with the run's directory the run is gone: nobody asks how it ended
+                with contextlib.suppress(OSError):  # not to be told now is not "no"
+                    if not exists(self._lock.path.parent):
+                        self._log.error("record_removed")
+                        return  # with the run's directory the run is gone: nobody asks how it ended
                 await asyncio.sleep(RETRY_S)
 
     def try_to_write(self, verdict: Verdict, snapshot: Snapshot) -> bool:

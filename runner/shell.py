@@ -334,12 +334,13 @@ class RunnerShell:
         self._inbox_at = self._clock.monotonic() + INBOX_REREAD_S
         try:
             requests = self._inbox.read()
+            is_removed = not exists(self._paths.dir)
         except (OSError, PisubError) as error:
             self._log.warning("inbox_not_read", error=str(error))
             return
         for request in requests:
             self._feed(request)
-        if not exists(self._paths.dir):  # no command finds such a run any more: none could ever stop it
+        if is_removed:  # no command finds such a run any more: none could ever stop it
             self._feed(ev.EndRequested(ev.Cause.STOP, "record-removed", "The run's directory was removed."))
         self._host_watch.check()
 

@@ -15,7 +15,7 @@ from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.client.api import Client, connect, host
 from pisub.client.runs import Run
 from pisub.config import Settings
-from pisub.host.dialogs import Dialogs
+from pisub.hosting.dialogs import Dialogs
 from pisub.record.model import RunResult
 from pisub.runs.spec import OnNoHost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pisub.cli.console import Console, safe_line
-from pisub.host.dialogs import DialogContext, Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs
 
 
 class NarratedDialogs:

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from pisub.cli.console import Console
 from pisub.cli.render import event_lines
-from pisub.host.dialogs import DialogContext, Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs
 from pisub.record.model import JournalEvent
 
 

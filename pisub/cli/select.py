@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from pisub.cli.console import Console
-    from pisub.host.dialogs import Dialogs
+    from pisub.hosting.dialogs import Dialogs
 
 _PROJECT_MARKS = (".pisub", ".git")
 _STANDARD_INPUT = "-"
@@ -98,7 +98,7 @@ def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
             raise InvalidArgumentError(f"{answers} is not a file with answers.", field="answers")
         return script_dialogs(console, answers)
     if console.is_interactive:
-        from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
+        from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
         return TerminalDialogs()
     return None
@@ -111,7 +111,7 @@ def script_dialogs(console: Console, answers: Path) -> Dialogs:
         InvalidArgumentError: The file cannot be used.
     """
     from pisub.cli.narrated import NarratedDialogs  # noqa: PLC0415  # only who scripts pays
-    from pisub.host.scripted import ScriptedHuman, load_answers  # noqa: PLC0415  # YAML likewise
+    from pisub.hosting.scripted import ScriptedHuman, load_answers  # noqa: PLC0415  # YAML likewise
 
     return NarratedDialogs(ScriptedHuman(load_answers(answers)), console)
 

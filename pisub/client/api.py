@@ -19,7 +19,7 @@ from pisub.client.views import current_views
 from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
 from pisub.errors import InvalidArgumentError, PisubError
-from pisub.host.dialogs import Dialogs
+from pisub.hosting.dialogs import Dialogs
 from pisub.ids import check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
 from pisub.protocol.session import PeerKind
@@ -28,8 +28,8 @@ from pisub.record.reader import RunView, find_run
 from pisub.runs.spec import OnNoHost
 
 if TYPE_CHECKING:
-    from pisub.host.completions import CompletionHandler
-    from pisub.host.session import HostSession
+    from pisub.hosting.completions import CompletionHandler
+    from pisub.hosting.session import HostSession
 
 
 class Client:
@@ -191,10 +191,10 @@ async def host(
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
-    from pisub.host.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
 
     if dialogs is None:
-        from pisub.host.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
+        from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
         dialogs = TerminalDialogs()
     async with _connected(session, settings, overrides, kind=PeerKind.HOST) as client:

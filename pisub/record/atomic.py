@@ -133,8 +133,16 @@ def sweep_temp(directory: Path) -> int:
 
 
 def exists(path: Path) -> bool:
-    """Tell whether something has this name, a symlink included."""
-    return os.path.lexists(path)
+    """Tell whether something has this name, a symlink included.
+
+    Raises:
+        OSError: It cannot be told, as in a directory that may not be looked into: that is not "no".
+    """
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def read_bytes(path: Path) -> bytes | None:

@@ -90,15 +90,15 @@ def reconcile_all(
     for directory in (layout.active, layout.open_asks):
         sweep_temp(directory)
     for run_id in sorted(filter(is_id, list_names(layout.active)), reverse=True):
-        if session is not None and not exists(session.runs / run_id):
-            continue
-        if not exists(layout.run(run_id).spec):
-            # A submission that was not finished is no run. It begins with the directory: without one, the run was
-            # removed, and a marker that stayed would be looked at for ever.
-            if not exists(layout.run(run_id).dir):
-                remove(layout.active / run_id)
-            continue
         try:
+            if session is not None and not exists(session.runs / run_id):
+                continue
+            if not exists(layout.run(run_id).spec):
+                # A submission that was not finished is no run. It begins with the directory: without one, the run was
+                # removed, and a marker that stayed would be looked at for ever.
+                if not exists(layout.run(run_id).dir):
+                    remove(layout.active / run_id)
+                continue
             views.append(reconcile(layout, run_id, now_ms=now_ms))
         except (PisubError, OSError) as error:
             if on_problem is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pisub.host.scripted import Asked, ScriptedAnswer, ScriptedHuman, load_answers
+from pisub.hosting.scripted import Asked, ScriptedAnswer, ScriptedHuman, load_answers
 from pisub.testing.clock import FakeClock
 
 __all__ = ["Asked", "FakeClock", "ScriptedAnswer", "ScriptedHuman", "load_answers"]

@@ -15,7 +15,7 @@ import pytest
 
 import pisub
 from pisub.errors import RoleTakenError
-from pisub.host.dialogs import DialogContext
+from pisub.hosting.dialogs import DialogContext
 from pisub.process import identify, send_signal
 from pisub.protocol.runs import RunState
 from pisub.record.sessions import Delivery

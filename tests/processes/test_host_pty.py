@@ -20,8 +20,8 @@ from tests.support.eventually import HANG_S
 _ASKER = """
 import asyncio, sys
 from pathlib import Path
-from pisub.host.dialogs import DialogContext
-from pisub.host.terminal import TerminalDialogs
+from pisub.hosting.dialogs import DialogContext
+from pisub.hosting.terminal import TerminalDialogs
 
 async def main():
     dialogs = TerminalDialogs()

@@ -6,8 +6,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from pisub.host import queue_events as ev
-from pisub.host.queue import HostQueue
+from pisub.hosting import queue_events as ev
+from pisub.hosting.queue import HostQueue
 from pisub.protocol.checkpoint import Answer, AskStatus, Question
 from pisub.record.model import OutcomeKind, QuestionOutcome
 

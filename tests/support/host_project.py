@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pisub.agents.trust import trust
 from pisub.config import load_settings
-from pisub.host.dialogs import DialogContext
+from pisub.hosting.dialogs import DialogContext
 
 _AGENTS = '''
 import asyncio

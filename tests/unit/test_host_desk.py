@@ -9,10 +9,10 @@ import pytest
 
 from pisub.clock import SystemClock
 from pisub.errors import OutcomeUnknownError, QuestionClosedError
-from pisub.host import queue_events as ev
-from pisub.host.desk import Desk
-from pisub.host.dialogs import DialogContext, Dialogs
-from pisub.host.queue import HostQueue
+from pisub.hosting import queue_events as ev
+from pisub.hosting.desk import Desk
+from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.hosting.queue import HostQueue
 from pisub.protocol.checkpoint import AskStatus, Question
 from pisub.record.model import OutcomeKind, QuestionOutcome
 from pisub.testing import ScriptedAnswer, ScriptedHuman

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pisub.host import queue_events as ev
-from pisub.host.dialogs import DialogContext
-from pisub.host.queue import HostQueue
+from pisub.hosting import queue_events as ev
+from pisub.hosting.dialogs import DialogContext
+from pisub.hosting.queue import HostQueue
 from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
 from pisub.record.model import OutcomeKind, QuestionOutcome
 

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from pisub.errors import InvalidArgumentError, InvalidIdError
-from pisub.host.queue_events import Ask
-from pisub.host.requests import to_ask
-from pisub.host.rotation import Rotation
-from pisub.host.text import short_time, visible
+from pisub.hosting.queue_events import Ask
+from pisub.hosting.requests import to_ask
+from pisub.hosting.rotation import Rotation
+from pisub.hosting.text import short_time, visible
 from pisub.ids import new_id
 from pisub.protocol.checkpoint import AskRequest, Question
 

@@ -11,7 +11,7 @@ import pytest
 
 from pisub.clock import Clock
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import DialogContext, Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs
 from pisub.testing import Asked, FakeClock, ScriptedAnswer, ScriptedHuman, load_answers
 
 CONTEXT = DialogContext(ask_id="a", run_id="r", agent="scout")

@@ -15,8 +15,8 @@ from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import DialogContext, Dialogs
-from pisub.host.terminal import TerminalDialogs, header
+from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.hosting.terminal import TerminalDialogs, header
 from tests.support.eventually import eventually_async
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from pisub.cli.select import choose_dialogs, inbox_session
 from pisub.client.api import host
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import Dialogs
+from pisub.hosting.dialogs import Dialogs
 from pisub.record.layout import Layout
 from pisub.record.sessions import Delivery
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pisub.host.dialogs import DialogContext
+from pisub.hosting.dialogs import DialogContext
 from pisub.protocol.checkpoint import AskResult, Question
 from pisub.record.model import OutcomeKind, QuestionOutcome
 

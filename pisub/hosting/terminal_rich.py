@@ -20,9 +20,9 @@ from prompt_toolkit.shortcuts import print_formatted_text
 from prompt_toolkit.styles import Style
 
 from pisub.errors import RefusedError
-from pisub.host.dialogs import DialogContext
-from pisub.host.terminal import Countdown, closing, opening, reason_of
-from pisub.host.text import visible
+from pisub.hosting.dialogs import DialogContext
+from pisub.hosting.terminal import Countdown, closing, opening, reason_of
+from pisub.hosting.text import visible
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 
 _STYLE: Final = Style.from_dict(

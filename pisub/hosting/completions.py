@@ -15,7 +15,7 @@ from typing import Final
 from pisub.client.bus import Bus
 from pisub.clock import Clock
 from pisub.errors import PisubError
-from pisub.host.desk import Report
+from pisub.hosting.desk import Report
 from pisub.protocol.runs import runner_address
 from pisub.protocol.session import GoneReason, Terminated
 from pisub.record.layout import Layout

@@ -16,7 +16,7 @@ import msgspec
 import yaml
 
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import DialogContext
+from pisub.hosting.dialogs import DialogContext
 
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScriptedHuman:
-    """Answers dialogs from a script. An implementation of ``pisub.host.dialogs.Dialogs``.
+    """Answers dialogs from a script. An implementation of ``pisub.hosting.dialogs.Dialogs``.
 
     Attributes:
         asked: Every question that was answered or dismissed, in order.

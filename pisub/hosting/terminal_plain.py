@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, Self
 
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import DialogContext
-from pisub.host.terminal import Countdown, closing, opening, reason_of
-from pisub.host.text import visible
+from pisub.hosting.dialogs import DialogContext
+from pisub.hosting.terminal import Countdown, closing, opening, reason_of
+from pisub.hosting.text import visible
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 
 #: A terminal in line mode hands over at most 4,096 bytes at a time.

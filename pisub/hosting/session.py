@@ -1,7 +1,7 @@
 """A session's host on the bus: holds the role, takes its children's questions, brings their ends.
 
 Owns the claim and its number in the record, the way from a message to the desk, and the watch on who asks. What becomes
-of a question is ``pisub.host.queue``'s; what the record holds, ``pisub.record``'s.
+of a question is ``pisub.hosting.queue``'s; what the record holds, ``pisub.record``'s.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from pisub.client.bus import Bus, BusState, Incoming, Sender
 from pisub.clock import Clock, SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, RefusedError, RoleTakenError, StaleGenerationError
-from pisub.host import queue_events as ev
-from pisub.host.completions import CompletionHandler, Completions
-from pisub.host.desk import Desk, Report
-from pisub.host.dialogs import Dialogs
-from pisub.host.requests import to_ask
+from pisub.hosting import queue_events as ev
+from pisub.hosting.completions import CompletionHandler, Completions
+from pisub.hosting.desk import Desk, Report
+from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.requests import to_ask
 from pisub.ids import check_session_id
 from pisub.process import Liveness, ProcessIdentity, liveness, own_identity
 from pisub.protocol.checkpoint import (

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from pisub.errors import InvalidArgumentError
-from pisub.host.dialogs import DialogContext, Dialogs
-from pisub.host.text import short_time, visible
+from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.hosting.text import short_time, visible
 
 if TYPE_CHECKING:
     from prompt_toolkit.input import Input
@@ -25,7 +25,7 @@ _MAX_NAME_CHARS: Final = 60
 
 
 class TerminalDialogs:
-    """Asks in the terminal that this process has. An implementation of ``pisub.host.dialogs.Dialogs``.
+    """Asks in the terminal that this process has. An implementation of ``pisub.hosting.dialogs.Dialogs``.
 
     Esc or Ctrl-C dismisses the question at hand, and nothing else. Where the terminal can do no more than print lines
     (``TERM=dumb``), options are a numbered list and an empty line dismisses. ``NO_COLOR`` is heeded.
@@ -73,11 +73,11 @@ class TerminalDialogs:
             from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415  # 60 ms, paid at the first question
 
             if self._input is None and is_dumb_terminal():
-                from pisub.host.terminal_plain import PlainDialogs  # noqa: PLC0415  # see above
+                from pisub.hosting.terminal_plain import PlainDialogs  # noqa: PLC0415  # see above
 
                 self._face = PlainDialogs.of_process()
             else:
-                from pisub.host.terminal_rich import RichDialogs  # noqa: PLC0415  # see above
+                from pisub.hosting.terminal_rich import RichDialogs  # noqa: PLC0415  # see above
 
                 self._face = RichDialogs(self._input, self._output, settle_s=self._settle_s)
         return self._face

@@ -1,7 +1,7 @@
 """The host's queue of questions as a pure machine: one dialog at a time, batches whole, every ask one end.
 
 Owns the order, the clocks of dialogs and calls, and the status of an ask. Knows no socket, file, task or terminal: it
-is told what happened (``pisub.host.queue_events``) and says what to do. Time is an argument.
+is told what happened (``pisub.hosting.queue_events``) and says what to do. Time is an argument.
 
 Time is counted as work: a gap between two events in which the whole process stood still counts at most two seconds, so
 a suspended machine closes no dialog. The shell calls ``handle(TimePassed(), now)`` when ``next_deadline`` is reached.
@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, assert_never
 
 from pisub.clock import WorkClock
-from pisub.host import queue_events as ev
-from pisub.host.dialogs import DialogContext
-from pisub.host.rotation import Rotation
+from pisub.hosting import queue_events as ev
+from pisub.hosting.dialogs import DialogContext
+from pisub.hosting.rotation import Rotation
 from pisub.protocol.checkpoint import AskResult, AskStatus
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 from pisub.record.model import OutcomeKind, QuestionOutcome

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pisub.errors import InvalidArgumentError
-from pisub.host.queue_events import Ask
+from pisub.hosting.queue_events import Ask
 from pisub.ids import check_id
 from pisub.protocol.checkpoint import AskRequest, Question
 from pisub.protocol.limits import (

@@ -1,6 +1,6 @@
 """The shell of the queue: runs its dialogs as tasks, its records in threads, its timer on the loop.
 
-Decides nothing: every ``if`` about asks is in ``pisub.host.queue``.
+Decides nothing: every ``if`` about asks is in ``pisub.hosting.queue``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, assert_never
 
 from pisub.clock import Clock
 from pisub.errors import OutcomeUnknownError, PisubError, QuestionClosedError, UnknownQuestionError
-from pisub.host import queue_events as ev
-from pisub.host.dialogs import Dialogs
-from pisub.host.queue import HostQueue
+from pisub.hosting import queue_events as ev
+from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.queue import HostQueue
 from pisub.protocol.checkpoint import Answer, AskResult
 from pisub.record.model import OutcomeKind, QuestionOutcome
 

@@ -15,7 +15,7 @@ class DialogContext(msgspec.Struct, frozen=True, kw_only=True):
     """Who asks, why, and how much time is left when the dialog opens.
 
     Every text comes from a child and is untrusted: a face that draws it makes control characters visible first
-    (``pisub.host.text``).
+    (``pisub.hosting.text``).
 
     Attributes:
         ask_id: The batch that the question belongs to.
