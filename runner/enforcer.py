@@ -33,7 +33,10 @@ def enforce_stop(paths: RunPaths, process: ProcessIdentity, *, now_ms: int) -> b
     Returns:
         Whether it was sent SIGKILL. Its parent then has its record finished, as stopped.
     """
-    requests = read_all_requests(paths)
+    try:
+        requests = read_all_requests(paths)
+    except OSError:
+        return False
     asked_at = min(
         (
             request.requested_at

@@ -12,7 +12,6 @@ import itertools
 import os
 import queue
 import socket
-import sys
 import threading
 import traceback
 from typing import Any, assert_never
@@ -183,7 +182,6 @@ class RunnerShell:
         except BaseException:  # noqa: BLE001  # the end of this thread: without it nobody would ever end the process
             try:
                 traceback.print_exc()
-                sys.stderr.flush()
             finally:  # the disk may be full, and the agent may have closed the stream
                 os._exit(EXIT_BUG)
 
@@ -333,8 +331,8 @@ class RunnerShell:
     def _look_at_inbox(self) -> None:
         self._inbox_at = self._clock.monotonic() + INBOX_REREAD_S
         try:
-            requests = self._inbox.read()
             is_removed = not exists(self._paths.dir)
+            requests = self._inbox.read()
         except (OSError, PisubError) as error:
             self._log.warning("inbox_not_read", error=str(error))
             return

@@ -18,6 +18,8 @@ from pisub.record.lock import RunLock, is_held
 from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome
 from pisub.record.questions import close_open_asks, list_open_asks, open_ask, record_outcome
 from pisub.record.reader import list_runs
+from pisub.runs.reconcile import reconcile_all
+from runner.enforcer import enforce_stop
 from tests.support.runner_runs import python_runner, submit
 
 
@@ -109,3 +111,25 @@ def ask_of(layout: Layout, run_id: str) -> str:
     )
     assert open_ask(layout, record)
     return ask_id
+
+
+def test_what_cannot_be_looked_at_is_not_taken_for_missing(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = Layout.of(settings)
+    spec = submit(settings, python_runner(tmp_path, ""), cwd=tmp_path)
+    forbidden = layout.run(spec.run_id)
+    real_lstat = Path.lstat
+
+    def failing_lstat(path: Path) -> os.stat_result:
+        if forbidden.dir in path.parents:
+            raise PermissionError(13, "Permission denied", str(path))
+        return real_lstat(path)
+
+    monkeypatch.setattr(Path, "lstat", failing_lstat)
+    with pytest.raises(PermissionError):
+        exists(forbidden.spec)
+    problems: dict[str, PisubError] = {}
+    assert reconcile_all(layout, now_ms=1, on_problem=problems.__setitem__) == []
+    assert set(problems) == {spec.run_id}
+    assert enforce_stop(forbidden, own_identity(), now_ms=1) is False
