@@ -191,14 +191,14 @@ class Admission:
                 self._reclaim(peer, held)
         elif hello.roles:
             state.counters["refused_refused"] += len(hello.roles)
-        wanted = {
+        wanted = [
             confined
             for each in hello.subscriptions[:MAX_SUBSCRIPTIONS]
             if (confined := confine(peer, each)) is not None
-        }
-        for each in peer.subscriptions - wanted:
+        ]
+        for each in peer.subscriptions.difference(wanted):
             state.topics.remove(peer, each)
-        for each in wanted - peer.subscriptions:
+        for each in wanted:  # in the order stated, so that the same frames always have the same consequences
             state.topics.add(peer, each)
         watches = set(hello.watches[:MAX_WATCHES])
         for address in peer.watches - watches:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from pisub.protocol import codec
-from pisub.protocol.delivery import Header, Kind, Priority
+from pisub.protocol.delivery import Flag, Header, Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_TOTAL_QUEUE_BYTES
 from pisub.protocol.session import Authority
 
@@ -140,8 +140,10 @@ class Routing:
             self._tell_routed(caller, number, callee)
         state.deliver(callee, caller.stamp, frame, Kind.CALL, effective_priority(Kind.CALL, header.priority))
 
-    def _tell_routed(self, caller: Peer, number: int, callee: Peer) -> None:
-        routed = Header(kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name)
+    def _tell_routed(self, caller: Peer, number: int, callee: Peer, *, flags: int = 0) -> None:
+        routed = Header(
+            kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name, flags=flags
+        )
         self._state.deliver(caller, self._state.own_stamp, codec.pack(routed), Kind.ROUTED, Priority.CONTROL)
 
     def remind_callers(self, callee: Peer) -> None:
@@ -153,7 +155,7 @@ class Routing:
         if callee.serving:
             for caller in self._state.peers.values():
                 for number in [each for each, call in caller.calls.items() if call[0] is callee]:
-                    self._tell_routed(caller, number, callee)
+                    self._tell_routed(caller, number, callee, flags=Flag.AGAIN)
 
     def _nobody(self, caller: Peer, header: Header, frame: bytes, now: float) -> None:
         state = self._state
@@ -200,6 +202,8 @@ class Routing:
     # Tells and publications --------------------------------------------------------------------------------------
 
     def _tell(self, sender: Peer, header: Header, frame: bytes, now: float) -> None:
+        if header.kind == Kind.DONE and header.correlation_id:  # the caller waits for that call no more
+            self._state.end_call(sender, header.correlation_id)
         receiver = self._find(header)
         if receiver is not None:
             self._state.deliver(receiver, sender.stamp, frame, header.kind, header.priority)

@@ -13,8 +13,9 @@ from typing import Final, Self, TypeVar
 
 import zmq
 
-from pisub.client.bus_core import BusCore, Identity, Phase
+from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_handlers import Handlers
+from pisub.client.bus_hello import Identity
 from pisub.client.bus_search import locator
 from pisub.client.bus_shell import BusShell
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
@@ -42,7 +43,6 @@ from pisub.protocol.session import (
     Subscribe,
     Subscription,
     Terminated,
-    Unsubscribe,
     Watch,
 )
 from pisub.version import __version__
@@ -276,13 +276,19 @@ class Bus:
         try:
             return await self.control(request, Claimed)
         except BaseException:
-            self._core.forget_claim((role, scope))
+            self._core.give_up((role, scope))
+            self._shell.look()
             raise
 
     async def release(self, role: str, scope: str = "") -> None:
         """Give a role, or a place in its queue, back. Idempotent."""
         self._core.forget_claim((role, scope))
-        await self.control(Release(role=role, scope=scope), Done)
+        try:
+            await self.control(Release(role=role, scope=scope), Done)
+        except BaseException:
+            self._core.give_up((role, scope))
+            self._shell.look()
+            raise
 
     def fence(self, role: str, scope: str = "") -> Fence | None:
         """Return the fencing number of a role that this client holds now; None when it does not."""
@@ -304,10 +310,8 @@ class Bus:
 
         def unsubscribe() -> None:
             if self._handlers.remove_subscription(subscription, handler):
-                self._core.subscriptions.pop(subscription, None)
-                if not self._shell.is_closing:
-                    request = Unsubscribe(topic=topic, is_prefix=is_prefix, scope=scope)
-                    self._send(request, kind=Kind.CONTROL, priority=Priority.CONTROL)
+                self._core.unsubscribe(subscription)
+                self._shell.look()
 
         if is_first:
             self._core.subscriptions[subscription] = None

@@ -77,12 +77,22 @@ class PendingCalls:
             if len(self._deadlines) > 2 * len(self._open) + _MAX_STALE_DEADLINES:
                 self._rebuild_deadlines()
 
+    def get(self, message_id: int) -> PendingCall | None:
+        """Return an open call."""
+        return self._open.get(message_id)
+
     def close(self, message_id: int) -> PendingCall | None:
         """Remove a call because it ended; None when it is not open: a second answer, or one that came too late."""
         call = self._open.pop(message_id, None)
         if call is not None:
             call.is_open = False
         return call
+
+    def renumber(self, call: PendingCall, message_id: int) -> None:
+        """Give an open call another id: an answer to the one before is not its answer any more."""
+        del self._open[call.header.message_id]
+        call.header = msgspec.structs.replace(call.header, message_id=message_id)
+        self.open(call)
 
     def close_all(self) -> list[PendingCall]:
         """Remove every call, in their order."""

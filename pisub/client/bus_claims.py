@@ -28,6 +28,8 @@ class Claims:
 
     def __init__(self) -> None:
         self._table: dict[RoleKey, HeldClaim] = {}
+        #: The highest number heard of, by role, under this broker: a grant that is no higher is old news.
+        self._heard: dict[RoleKey, int] = {}
 
     def generation(self, key: RoleKey) -> int:
         """Return the number under which a role is held; 0 when it is not."""
@@ -44,22 +46,25 @@ class Claims:
 
     def claimed(self, answer: Claimed) -> bool:
         """The broker granted or queued a claim. Tell whether this made the client the holder."""
-        claim = self._table.get((answer.role, answer.scope))
+        key = (answer.role, answer.scope)
+        claim = self._table.get(key)
         if claim is None:
             return False
         claim.is_answered = True
-        if answer.generation <= claim.generation:
-            return False
+        is_news = bool(answer.generation) and answer.generation != claim.generation
         claim.generation = answer.generation
-        return True
+        self._hear(key, answer.generation)
+        return is_news
 
     def granted(self, granted: RoleGranted) -> bool:
         """A waiting claim became a holding one. Tell whether that is news: a released one is none."""
-        claim = self._table.get((granted.role, granted.scope))
-        if claim is None or claim.generation == granted.generation:
+        key = (granted.role, granted.scope)
+        claim = self._table.get(key)
+        if claim is None or granted.generation <= self._heard.get(key, 0):
             return False
         claim.generation = granted.generation
         claim.is_answered = True
+        self._hear(key, granted.generation)
         return True
 
     def stated(self) -> tuple[HeldRole, ...]:
@@ -81,6 +86,8 @@ class Claims:
             The new fence of each old one, and what is to be told or claimed again.
         """
         now_held = {(role.role, role.scope): role.generation for role in welcome.roles}
+        if welcome.epoch != epoch:
+            self._heard.clear()
         renewed: dict[Fence, Fence] = {}
         effects: list[Effect] = []
         for (role, scope), claim in self._table.items():
@@ -92,4 +99,8 @@ class Claims:
             elif not generation and claim.is_answered:
                 effects.append(Reclaim(claim.request))
             claim.generation = generation
+            self._hear((role, scope), generation)
         return renewed, effects
+
+    def _hear(self, key: RoleKey, generation: int) -> None:
+        self._heard[key] = max(generation, self._heard.get(key, 0))

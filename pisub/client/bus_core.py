@@ -16,33 +16,37 @@ from pisub.client.bus_answers import Acknowledgements, AnswerCache
 from pisub.client.bus_calls import PendingCall, PendingCalls
 from pisub.client.bus_claims import Claims, RoleKey
 from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Rejected
+from pisub.client.bus_hello import Identity, hello_frame, split_stated
 from pisub.client.bus_outbox import Outbox, Outgoing
 from pisub.client.bus_types import BusState
-from pisub.errors import CallTimeoutError, ClientClosedError, NotDeliveredError, OutcomeUnknownError, PisubError
-from pisub.process import ProcessIdentity
+from pisub.errors import (
+    CallTimeoutError,
+    ClientClosedError,
+    NotDeliveredError,
+    OutcomeUnknownError,
+    PisubError,
+    StaleGenerationError,
+)
 from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Header, Kind, Priority
-from pisub.protocol.limits import KIB, WELCOME_TIMEOUT_S
+from pisub.protocol.limits import WELCOME_TIMEOUT_S
 from pisub.protocol.session import (
     Arrived,
     Claim,
     Claimed,
     ControlRequest,
-    Hello,
-    PeerKind,
+    Release,
     RoleGranted,
     Subscribe,
     Subscription,
+    Unsubscribe,
     Watch,
     Welcome,
 )
-from pisub.protocol.version import WIRE_VERSIONS
 
 #: A connection may be gone for this long before the client looks for a broker itself: libzmq needs 20 to 120 ms to find
 #: the next one on the same path.
 SEARCH_AFTER_S = 1.0
-#: Subscriptions and watches that a Hello holds; the others follow as requests. Half of the largest body.
-_HELLO_BUDGET_BYTES = 128 * KIB
 
 
 class Phase(enum.Enum):
@@ -52,17 +56,6 @@ class Phase(enum.Enum):
     GREETING = "greeting"  # connected, no Welcome yet
     ONLINE = "online"
     CLOSED = "closed"
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Who this client is, in every Hello."""
-
-    kind: PeerKind
-    address: str
-    incarnation: int
-    process: ProcessIdentity
-    session: str = ""
-    software: str = ""
 
 
 class BusCore:
@@ -130,26 +123,21 @@ class BusCore:
         """The role was given back."""
         self._claims.forget(key)
 
+    def give_up(self, key: RoleKey) -> None:
+        """A claim or a release came to no answer. The broker may have granted it: tell it that it is not wanted."""
+        self._claims.forget(key)
+        self._request(Release(role=key[0], scope=key[1]))
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """A subscription is not wanted any more."""
+        self.subscriptions.pop(subscription, None)
+        self._request(Unsubscribe(topic=subscription.topic, is_prefix=subscription.is_prefix, scope=subscription.scope))
+
     def hello(self) -> bytes:
         """Make the Hello of this moment: with all roles, and as many subscriptions and watches as fit."""
         self.hello_id = self.next_id()
-        subscriptions, watches = self._split_stated()[0]
-        identity = self.identity
-        body = encode(
-            Hello(
-                wire_versions=WIRE_VERSIONS,
-                kind=identity.kind,
-                address=identity.address,
-                incarnation=identity.incarnation,
-                process=identity.process,
-                session=identity.session,
-                software=identity.software,
-                roles=self._claims.stated(),
-                subscriptions=tuple(subscriptions),
-                watches=tuple(watches),
-            )
-        )
-        return pack(Header(kind=Kind.HELLO, priority=Priority.CONTROL, message_id=self.hello_id), body)
+        fits, _ = split_stated(self.subscriptions, self.watches)
+        return hello_frame(self.identity, self.hello_id, self._claims.stated(), fits)
 
     # The connection. -----------------------------------------------------------------------------------------
 
@@ -231,13 +219,27 @@ class BusCore:
         call = self.calls.close(message_id)
         if call is None:
             return []
-        if call.is_resent and isinstance(error, NotDeliveredError):
-            error = OutcomeUnknownError(f"Sent again after the broker was lost, and not delivered: {error.message}")
+        if call.is_resent and isinstance(error, NotDeliveredError | StaleGenerationError):
+            error = OutcomeUnknownError(f"Sent again after a connection was lost, and not delivered: {error.message}")
         return [End(call, error)]
+
+    def send_again(self, message_id: int, callee: str, now: float) -> None:
+        """The callee's connection broke, and the call may be lost with it. A callee that has it ignores the second.
+
+        Where the call has ended here, the broker need not wait for its answer any more.
+        """
+        call = self.calls.get(message_id)
+        with contextlib.suppress(NotDeliveredError):  # no room: this client is not read, and will say Hello again
+            if call is None:
+                self._tell_arrived(callee, (message_id,), ended=message_id)
+            elif call.is_sent:
+                call.bound_to = call.bound_to or callee
+                call.is_resent = True
+                self.outbox.push(_remade(Outgoing(b"", call.header, call.body, call), {}, now, to=call.bound_to))
 
     def unstated(self) -> list[Subscribe | Watch]:
         """Return what did not fit into the Hello, as requests."""
-        subscriptions, watches = self._split_stated()[1]
+        _, (subscriptions, watches) = split_stated(self.subscriptions, self.watches)
         return [
             *(Subscribe(topic=each.topic, is_prefix=each.is_prefix, scope=each.scope) for each in subscriptions),
             *(Watch(address=address) for address in watches),
@@ -315,20 +317,26 @@ class BusCore:
     def acknowledge(self) -> None:
         """Queue what tells the callees which of their answers arrived."""
         for callee, ids in self.arrived.take_all().items():
-            header = Header(kind=Kind.DONE, priority=Priority.DROPPABLE, message_id=self.next_id(), to=callee)
-            body = encode(Arrived(message_ids=tuple(ids)))
-            self.outbox.push(Outgoing(pack(header, body), header, body))
+            self._tell_arrived(callee, ids)
 
     # Inside. -------------------------------------------------------------------------------------------------
 
     def _request(self, request: ControlRequest, claim: Claim | None = None) -> None:
         """Queue a request of the core's own: whatever becomes of it, nobody waits for it."""
+        if self.phase is Phase.CLOSED:
+            return
         header = Header(kind=Kind.CONTROL, priority=Priority.CONTROL, message_id=self.next_id())
         body = encode(request)
         call = PendingCall(header, body, None, is_repeatable=True, claim=claim)
         with contextlib.suppress(PisubError):  # no room: the next Hello says it again
             self.calls.open(call)
             self.outbox.push(Outgoing(pack(header, body), header, body, call))
+
+    def _tell_arrived(self, callee: str, ids: Iterable[int], *, ended: int = 0) -> None:
+        priority = Priority.TERMINAL if ended else Priority.DROPPABLE
+        header = Header(kind=Kind.DONE, priority=priority, message_id=self.next_id(), correlation_id=ended, to=callee)
+        body = encode(Arrived(message_ids=tuple(ids)))
+        self.outbox.push(Outgoing(pack(header, body), header, body))
 
     def _go_offline(self, *, search_at: float | None) -> list[Effect]:
         was_online = self.phase is Phase.ONLINE
@@ -355,6 +363,8 @@ class BusCore:
             target = self.calls.target_of(call)
             if target or call.is_repeatable:
                 call.is_resent = True
+                if call.header.kind == Kind.CONTROL:  # what the last connection still holds may answer the first
+                    self.calls.renumber(call, self.next_id())
                 again.append(_remade(Outgoing(b"", call.header, call.body, call), renewed, now, to=target))
             else:
                 self.calls.close(call.header.message_id)
@@ -364,21 +374,6 @@ class BusCore:
         again += (_remade(item, renewed, now) for item in waiting if item.call is None or not item.call.is_sent)
         self.outbox.put_first(again)
         return ended
-
-    def _split_stated(self) -> tuple[_Stated, _Stated]:
-        """Divide subscriptions and watches into those that a Hello has room for, and the rest."""
-        fits, rest = (list[Subscription](), list[str]()), (list[Subscription](), list[str]())
-        left = _HELLO_BUDGET_BYTES
-        for subscription in self.subscriptions:
-            left -= 4 * (len(subscription.topic) + len(subscription.scope)) + 48
-            (fits if left > 0 else rest)[0].append(subscription)
-        for address in self.watches:
-            left -= len(address) + 3
-            (fits if left > 0 else rest)[1].append(address)
-        return fits, rest
-
-
-_Stated = tuple[Iterable[Subscription], Iterable[str]]
 
 
 def _remade(item: Outgoing, renewed: dict[Fence, Fence], now: float, *, to: str = "") -> Outgoing:
@@ -390,5 +385,7 @@ def _remade(item: Outgoing, renewed: dict[Fence, Fence], now: float, *, to: str 
     ttl_ms = header.ttl_ms
     if call is not None and call.deadline is not None:
         ttl_ms = max(1, int((call.deadline - now) * 1000))
+    if call is not None:
+        call.header = msgspec.structs.replace(call.header, fence=fence)  # the next time it is remade from this
     header = msgspec.structs.replace(header, to=to or header.to, fence=fence, ttl_ms=ttl_ms)
     return Outgoing(pack(header, item.body), header, item.body, call)

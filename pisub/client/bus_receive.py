@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, assert_never
 
+import msgspec
+
 from pisub.client.bus_callee import Callee
 from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_events import Announce, Answered, Effect, Gone, Skip
 from pisub.client.bus_types import BusState, Sender, error_of
-from pisub.errors import ProtocolError
+from pisub.errors import NotDeliveredError, OutcomeUnknownError, ProtocolError
 from pisub.protocol.codec import decode, unpack, unpack_stamp
-from pisub.protocol.delivery import Header, Kind, Stamp
+from pisub.protocol.delivery import Flag, Header, Kind, Stamp
 from pisub.protocol.session import Failure, RoleGranted, Terminated, Welcome
 
 #: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
@@ -76,7 +78,10 @@ class Receiver:
         if header.kind == Kind.REPLY:
             return self._on_reply(callee, header.correlation_id, body)
         if header.kind == Kind.FAIL:
-            return self._on_fail(callee, header.correlation_id, _failure(body))
+            failure = _failure(body)
+            if failure.code == NotDeliveredError.code:  # of a call of the callee's own: this one was delivered
+                failure = msgspec.structs.replace(failure, code=OutcomeUnknownError.code)
+            return self._on_fail(callee, header.correlation_id, failure)
         self.ignored += 1
         return _NOTHING
 
@@ -116,7 +121,10 @@ class Receiver:
                 case Kind.FAIL:
                     effects = self._on_refusal(number, _failure(body), now, is_stale=is_stale)
                 case Kind.ROUTED if not is_stale:
-                    core.calls.bind(number, header.to)
+                    if header.flags & Flag.AGAIN:
+                        core.send_again(number, header.to, now)
+                    else:
+                        core.calls.bind(number, header.to)
                 case Kind.TELL:
                     effects = self._on_spontaneous(decode(body, _SPONTANEOUS), is_stale=is_stale)
                 case _:

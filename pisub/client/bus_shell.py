@@ -127,7 +127,7 @@ class BusShell:
                 self._arm()
             return await waiter
         except (asyncio.CancelledError, NotDeliveredError):
-            calls.close(header.message_id)
+            calls.close(call.header.message_id)  # it may have another by now
             raise
 
     def post(self, frame: bytes, header: Header, body: bytes = b"", call: PendingCall | None = None) -> None:
@@ -140,6 +140,11 @@ class BusShell:
         is_sent = core.post(frame, header, body, call, dealer.send if dealer.is_quiet else None)
         if not is_sent and len(core.outbox) == _BURST:
             self._on_room()
+
+    def look(self) -> None:
+        """Send soon what the core queued by itself."""
+        if not self.is_closing:
+            self._dealer.look()
 
     async def flush(self, timeout_s: float) -> bool:
         """Wait until libzmq has everything; False when it does not within the time."""

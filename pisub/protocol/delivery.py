@@ -45,6 +45,7 @@ class Flag:
 
     IDEMPOTENT: Final = 1  # a CALL that may be sent again when it is not known whether it arrived
     BATCH: Final = 2  # reserved: no version sends it
+    AGAIN: Final = 4  # on ROUTED: the callee's connection broke, the call may be lost; send it again, same id, to `to`
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):

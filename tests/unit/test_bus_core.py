@@ -1,8 +1,9 @@
 """The client's conversation with the broker, as transcripts with fake time."""
 
 from pisub.client.bus_calls import PendingCall
-from pisub.client.bus_core import SEARCH_AFTER_S, BusCore, Identity, Phase
+from pisub.client.bus_core import SEARCH_AFTER_S, BusCore, Phase
 from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Reclaim, Rejected
+from pisub.client.bus_hello import Identity
 from pisub.client.bus_outbox import Outgoing
 from pisub.client.bus_types import BusState
 from pisub.errors import (
@@ -245,13 +246,36 @@ def test_calls_end_when_their_time_is_up_also_without_a_broker() -> None:
     assert (effect.call, type(effect.error)) == (call, CallTimeoutError)
 
 
-def test_a_grant_that_overtakes_the_answer_to_its_claim_counts() -> None:
+def test_a_grant_makes_a_waiting_claim_a_holding_one() -> None:
     core = online()
     core.begin_claim(Claim(role="host", wait=True))
+    assert not core.note_claimed(Claimed(role="host", generation=0, position=1))
     granted = RoleGranted(role="host", generation=4)
     assert core.note_granted(granted) == [Granted(granted)]
-    assert not core.note_claimed(Claimed(role="host", generation=0, position=1))
+    assert core.note_granted(granted) == []
     assert core.fence(("host", "")) == Fence("one", 4)
+
+
+def test_a_grant_from_before_a_release_does_not_outlive_the_answer_to_the_next_claim() -> None:
+    core = online()
+    core.begin_claim(Claim(role="host", wait=True))
+    core.note_claimed(Claimed(role="host", generation=0, position=1))
+    core.forget_claim(("host", ""))
+    core.begin_claim(Claim(role="host", wait=True))
+    core.note_granted(RoleGranted(role="host", generation=4))
+    core.note_claimed(Claimed(role="host", generation=0, position=1))
+    assert core.fence(("host", "")) is None
+
+
+def test_a_grant_of_the_last_connection_is_old_news_after_a_welcome_with_a_higher_number() -> None:
+    core = online()
+    core.begin_claim(Claim(role="host"))
+    core.note_claimed(Claimed(role="host", generation=4))
+    core.link_down(1.0)
+    core.link_up(1.1)
+    core.welcomed(welcome("one", HeldRole(role="host", generation=6)), 1.2)
+    assert core.note_granted(RoleGranted(role="host", generation=5)) == []
+    assert core.fence(("host", "")) == Fence("one", 6)
 
 
 def test_a_grant_of_a_released_role_is_not_announced() -> None:
