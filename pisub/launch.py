@@ -22,6 +22,7 @@ from pisub.errors import BrokerUnavailableError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, runtime_dir
 from pisub.process import Liveness, ProcessIdentity, liveness
 from pisub.protocol.base import Record
+from pisub.start_lock import StartLock
 
 BROKER_LOCK: Final = "broker.lock"
 BROKER_SOCKET: Final = "broker.sock"
@@ -142,7 +143,7 @@ def find_broker(settings: Settings) -> BrokerInfo | None:
 def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
     """Return where the broker is; start one when none runs. Blocks: asyncio programs call it in a thread.
 
-    Any number of processes may call this at once: exactly one broker serves afterwards.
+    Any number of processes may call this at once: exactly one broker serves afterwards, and but one of them starts it.
 
     Raises:
         BrokerUnavailableError: None could be started in time; the message has the end of its log.
@@ -150,17 +151,34 @@ def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
     """
     end = time.monotonic() + timeout_s
     directory = ensure_private_dir(runtime_dir(settings))
-    while True:
-        info = find_broker(settings)
-        if info is not None:
-            return info
-        if time.monotonic() >= end:
-            raise _unavailable(directory, f"no broker came up within {timeout_s:g} s")
+    with StartLock(directory) as turn:
+        while True:
+            info = find_broker(settings)
+            if info is not None:
+                return info
+            if time.monotonic() >= end:
+                raise _unavailable(directory, f"no broker came up within {timeout_s:g} s")
+            if not turn.take():
+                turn.pause()
+                continue
+            info = find_broker(settings)  # whoever had the turn before may have started it
+            if info is not None:
+                return info
+            _take_turn(settings, directory, end, turn)
+
+
+def _take_turn(settings: Settings, directory: Path, end: float, turn: StartLock) -> None:
+    if (known := turn.failed_meanwhile()) is not None:
+        raise BrokerUnavailableError(known)
+    try:
         code = _start_broker(settings, directory, end)
-        if code == EXIT_ALREADY_RUNNING:
-            time.sleep(_LOOK_AGAIN_S)  # the holder of the lock is about to say where it is, or is leaving
-        elif code != 0:
+        if code not in (0, EXIT_ALREADY_RUNNING):
             raise _unavailable(directory, f"its start ended with code {code}")
+    except BrokerUnavailableError as error:
+        turn.leave_failure(error.message)
+        raise
+    if code == EXIT_ALREADY_RUNNING:
+        time.sleep(_LOOK_AGAIN_S)  # the holder of the broker's lock is about to say where it is, or is leaving
 
 
 def _start_broker(settings: Settings, directory: Path, end: float) -> int:

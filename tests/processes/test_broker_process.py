@@ -35,6 +35,7 @@ from pisub.protocol.session import (
     Terminated,
     Watch,
 )
+from pisub.start_lock import StartLock
 from tests.support.broker_process import RawClient, Rig, rig, wait_gone
 
 ENSURE = """
@@ -62,6 +63,27 @@ def test_twenty_processes_that_start_at_once_get_exactly_one_broker(broker: Rig)
     info = find_broker(broker.settings)
     assert info is not None
     assert answers == {f"{info.process.pid} {info.epoch}\n".encode()}
+    lines = log_path(broker.directory, "broker").read_text().splitlines()
+    events = [msgspec.json.decode(line)["event"] for line in lines]
+    assert events == ["broker_started"], "one of them started it, the others waited"
+
+
+def test_who_waits_for_a_start_that_fails_is_told_why_and_starts_no_other(broker: Rig) -> None:
+    broker.directory.mkdir(mode=0o700)
+    (broker.directory / "broker.sock").write_text("not a socket")
+    starters = [run_python(ENSURE, str(broker.directory), stderr=subprocess.STDOUT, text=True) for _ in range(6)]
+    said = [starter.communicate()[0] for starter in starters]
+    assert all("is in the way and is no socket" in each for each in said), said
+    starts = log_path(broker.directory, "broker").read_text().count("broker_not_started")
+    assert starts < 6
+
+
+def test_a_starter_that_hangs_is_not_waited_for_for_ever(broker: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pisub.start_lock.PATIENCE_S", 0.1)
+    broker.directory.mkdir(mode=0o700)
+    with StartLock(broker.directory) as hanging:
+        assert hanging.take()
+        assert broker.start() == find_broker(broker.settings)
 
 
 def test_threads_of_one_process_that_start_at_once_get_exactly_one_broker(broker: Rig) -> None:
