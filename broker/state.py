@@ -190,6 +190,8 @@ class State:
     def refuse(self, peer: Peer, header: Header, code: str, message: str) -> None:
         """Count a refused message, and say so to a sender that waits or may want to know."""
         self.counters[f"refused_{code}"] += 1
+        if header.kind == Kind.CALL:  # sent again: its caller takes the refusal for the end of the first, too
+            self.end_call(peer, header.message_id)
         if header.message_id and header.kind in (Kind.CALL, Kind.CONTROL, Kind.TELL, Kind.PUBLISH, Kind.HELLO):
             self.fail(peer, header.message_id, code, message)
 

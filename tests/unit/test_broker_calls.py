@@ -245,3 +245,25 @@ def test_the_class_of_a_call_cannot_make_it_droppable(world: World) -> None:
     b.is_blocked = False
     world.retry()
     assert [each.brief for each in b.take()] == [(Kind.CALL, "a", b"?")]
+
+
+def test_a_call_that_its_caller_gave_up_is_forgotten_and_its_answer_dropped(world: World) -> None:
+    a, b = world.join("a"), world.join("b")
+    given_up, waited_for = a.call("b"), a.call("b")
+    a.send(Kind.DONE, to="b@1", correlation_id=given_up)
+    assert [each.header.kind for each in b.take()] == [Kind.CALL, Kind.CALL, Kind.DONE]
+    b.reply("a", given_up)
+    b.reply("a", waited_for)
+    assert [each.header.correlation_id for each in a.take()] == [waited_for]
+    assert world.core.state.peers["b"].serving == 0
+
+
+def test_a_call_that_is_refused_when_it_is_sent_again_is_over(world: World) -> None:
+    a, b = world.join("a"), world.join("b")
+    fence = world.fence(a.control(Claim(role="host")).generation)
+    number = a.call("b", fence=fence)
+    a.control(Release(role="host"))
+    a.call("b@1", fence=fence, message_id=number)
+    assert failure("stale_generation", a.take()[0].message)
+    b.reply("a", number)
+    assert (a.take(), world.core.state.peers["a"].calls) == ([], {})

@@ -215,7 +215,7 @@ class Checks:
             was_holder, was_generation, was_waiting = before.get(name, ("", 0, []))
             queue = [each for each in was_waiting if each != actor]
             stayed = [each for each in queue if each in waiting]
-            if [each for each in waiting if each in stayed] != stayed or waiting[: len(stayed)] != stayed:
+            if [each for each in waiting if each != actor][: len(stayed)] != stayed:
                 self.fail(f"the queue for {name} went from {was_waiting} to {waiting}")
             if generation < was_generation or (holder not in ("", was_holder) and generation == was_generation):
                 self.fail(f"{name} went to {holder} with the generation {generation}")
