@@ -111,6 +111,10 @@ class Console:
         if hint:
             self.say(f"hint: {hint}")
 
+    def warn(self, message: str) -> None:
+        """Say in one line what was left out."""
+        self.say(f"{self.style('warning:', 'yellow')} {safe_line(message)}")
+
     def confirm(self, question: str) -> bool:
         """Ask for a yes on the terminal. Anything else, also the end of input, is a no."""
         self._err.write(f"{question} [y/N] ")

@@ -84,4 +84,7 @@ def _ended_because(view: RunView) -> str | None:
     result = view.result
     if result is None or result.state is RunState.COMPLETE:
         return None
-    return result.signal or result.reason or result.error
+    # Of a runner that was killed unasked the signal says more than "died"; of a stop it is only how it was carried out.
+    if result.reason == "runner-died" and result.signal is not None:
+        return result.signal
+    return result.reason or result.error

@@ -97,6 +97,7 @@ HEAVY = {"zmq", "asyncio", "prompt_toolkit", "structlog", "psutil", "yaml", "ric
         ("pisub.record.reader", set()),
         ("pisub.record.questions", set()),
         ("pisub.cli.main", set()),
+        ("pisub.cli.dispatch", set()),
         ("pisub.cli.commands.ps", set()),
         ("pisub.cli.commands.show", set()),
         ("pisub.cli.commands.result", set()),

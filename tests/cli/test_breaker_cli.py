@@ -8,6 +8,7 @@ import pytest
 
 from pisub.cli.exits import Exit
 from pisub.protocol.limits import MAX_TASK_BYTES
+from tests.support.eventually import eventually
 from tests.support.project import Project, make_project
 
 
@@ -53,3 +54,31 @@ def test_names_that_are_no_utf_8_are_refused_or_shown(project: Project) -> None:
     code, said = shell(project, r"pisub run echo x --json --answers $'\xff'")
     assert code == Exit.USAGE
     assert "Traceback" not in said
+
+
+def test_an_interrupt_while_the_program_is_still_starting_shows_no_traceback(project: Project) -> None:
+    # The first import of the command's own code is where a short command spends its time: interrupted exactly there.
+    hook = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pisub.cli.console":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from pisub.cli.main import main
+sys.exit(main(["ps"]))
+"""
+    done = subprocess.run([sys.executable, "-c", hook], capture_output=True, text=True, check=False, cwd=project.root)
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.INTERRUPTED, "", "")
+
+
+def test_a_damaged_question_is_reported_where_questions_are_listed(project: Project, private_places: Path) -> None:
+    run_id = project.launch("ask")
+    asks = private_places / "home" / "runs" / run_id / "asks"
+    eventually(lambda: "ask" in project.pisub("questions").out, what="the child asks")
+    batch = next(asks.glob("*/ask.json"))
+    batch.write_text("[]\n}\n")
+    listed = project.pisub("questions")
+    assert (listed.code, listed.out) == (Exit.OK, "")
+    assert str(batch) in listed.err
+    project.pisub("stop", run_id)

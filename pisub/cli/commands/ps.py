@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.console import Console, safe_line
+from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.render import STATE_COLORS, runs_table, unique_prefixes
 from pisub.cli.summary import RunSummary, count_open, summarize
@@ -35,7 +35,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         on_problem=lambda _run_id, error: problems.append(error),
     )
     for problem in problems:
-        console.say(f"{console.style('warning:', 'yellow')} {safe_line(problem.message)}")
+        console.warn(problem.message)
     asks = count_open(list_open_asks(layout, session_id=session_id) if views else ())
     summaries = [summarize(view, open_questions=asks[view.run_id]) for view in views]
     if console.is_json:

@@ -11,6 +11,7 @@ from pisub.cli.exits import Exit
 from pisub.cli.render import age, unique_prefixes
 from pisub.clock import SystemClock
 from pisub.config import Settings
+from pisub.errors import PisubError
 from pisub.protocol.base import Record
 from pisub.record.layout import Layout
 from pisub.record.model import AskRecord
@@ -38,7 +39,13 @@ class OpenQuestion(Record, frozen=True, kw_only=True, omit_defaults=False):
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """List open questions, oldest first."""
     layout = Layout.of(settings)
-    asks = sorted(list_open_asks(layout, session_id=arguments.session), key=lambda ask: ask.record.asked_at)
+    problems: list[PisubError] = []
+    found_asks = list_open_asks(
+        layout, session_id=arguments.session, on_problem=lambda _ask_id, error: problems.append(error)
+    )
+    for problem in problems:
+        console.warn(problem.message)
+    asks = sorted(found_asks, key=lambda ask: ask.record.asked_at)
     prefixes = unique_prefixes([ask.record.ask_id for ask in asks], ())
     found = [_question(ask.record, number, prefixes[ask.record.ask_id]) for ask in asks for number in ask.open_numbers]
     if console.is_json:
