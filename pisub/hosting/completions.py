@@ -46,7 +46,10 @@ class Completions:
         self._report = report
         self._wake = asyncio.Event()
         self._has_news = asyncio.Event()
-        self._tasks: tuple[asyncio.Task[None], ...] = ()
+        self._looking: asyncio.Task[None] | None = None
+        self._delivering: asyncio.Task[None] | None = None
+        self._call: asyncio.Task[None] | None = None
+        self._is_stopping = False
         self._watched: set[str] = set()
         #: Ends that this host has taken, done or not: it never takes one twice.
         self._taken: set[str] = set()
@@ -55,25 +58,32 @@ class Completions:
 
     def start(self, generation: str) -> None:
         """Begin delivering. ``generation`` names this host in the ledger, for ever."""
-        if not self._tasks:
+        if self._delivering is None:
             loop = asyncio.get_running_loop()
+            self._is_stopping = False
             # Two tasks: a handler that takes its time keeps nobody from noticing a death.
-            self._tasks = (
-                loop.create_task(self._look(), name="pisub-watch-runs"),
-                loop.create_task(self._deliver_all(generation), name="pisub-completions"),
-            )
+            self._looking = loop.create_task(self._look(), name="pisub-watch-runs")
+            self._delivering = loop.create_task(self._deliver_all(generation), name="pisub-completions")
 
     def wake(self) -> None:
         """Look now."""
         self._wake.set()
 
     async def stop(self) -> None:
-        """End delivering. A handler at work is cancelled; its end goes to the next host."""
-        tasks, self._tasks = self._tasks, ()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        """End delivering. A handler at work is cancelled, and its end goes to the next host.
+
+        The delivery itself is not cut off: what the handler has taken is said to be done before this returns.
+        """
+        looking, delivering = self._looking, self._delivering
+        self._looking = self._delivering = None
+        if looking is None or delivering is None:
+            return
+        self._is_stopping = True
+        self._has_news.set()
+        looking.cancel()
+        if self._call is not None:
+            self._call.cancel()
+        await asyncio.wait([looking, delivering])
 
     async def _look(self) -> None:
         while True:
@@ -92,7 +102,7 @@ class Completions:
 
     async def _deliver_all(self, generation: str) -> None:
         outbox: Outbox | None = None
-        while True:
+        while not self._is_stopping:
             await self._has_news.wait()
             self._has_news.clear()
             try:
@@ -126,6 +136,8 @@ class Completions:
         if self.handler is None:
             return
         for completion in await asyncio.to_thread(outbox.pending):
+            if self._is_stopping:
+                return
             if completion.delivery_key in self._taken:
                 continue
             delivery = await asyncio.to_thread(outbox.take, completion, generation)
@@ -134,13 +146,11 @@ class Completions:
                 await self._deliver(outbox, completion, delivery)
 
     async def _deliver(self, outbox: Outbox, completion: Completion, delivery: Delivery) -> None:
-        call = asyncio.get_running_loop().create_task(_call(self.handler, delivery))
-        try:
-            await asyncio.wait([call])
-        finally:
-            if not call.done():
-                call.cancel()
-                await asyncio.wait([call])
+        call = self._call = asyncio.get_running_loop().create_task(_call(self.handler, delivery))
+        if self._is_stopping:
+            call.cancel()
+        await asyncio.wait([call])
+        self._call = None
         error = None if call.cancelled() else call.exception()
         if call.cancelled() or error is not None:
             self._report(
