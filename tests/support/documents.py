@@ -22,7 +22,14 @@ class Block(msgspec.Struct, frozen=True):
 
 def documents() -> list[Path]:
     """Every page that a user reads."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "benchmarks").glob("*.md")])
+    return sorted(
+        [
+            *ROOT.glob("*.md"),
+            *(ROOT / "docs").rglob("*.md"),
+            *(ROOT / "benchmarks").glob("*.md"),
+            *(ROOT / "examples").glob("*.md"),
+        ]
+    )
 
 
 def blocks(document: Path, language: str | None = None) -> list[Block]:
