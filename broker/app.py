@@ -29,7 +29,7 @@ from pisub.protocol.version import WIRE_VERSIONS
 from pisub.version import __version__
 
 from .core import Core
-from .crash import CrashReport, describe, write_report
+from .crash import CrashReport, write_report
 from .liveness import ProcessWatch, raise_descriptor_limit
 from .log import configure
 from .shell import Shell
@@ -104,7 +104,7 @@ def _serve(
                 try:
                     reason = shell.run()
                 except Exception as error:
-                    path = write_report(log_path(directory, "broker").parent, _last_words(epoch, error, shell, core))
+                    path = write_report(log_path(directory, "broker").parent, _last_words(error, core))
                     log.critical("broker_failed", epoch=epoch, report=str(path), error=type(error).__name__)
                     raise
             singleton.withdraw()
@@ -112,13 +112,16 @@ def _serve(
     return 0
 
 
-def _last_words(epoch: str, error: Exception, shell: Shell, core: Core) -> CrashReport:
+def _last_words(error: Exception, core: Core) -> CrashReport:
+    state = core.state
     return CrashReport(
-        epoch=epoch,
+        epoch=state.epoch,
         error=f"{type(error).__name__}: {error}",
-        batch=describe(shell.last_batch),
-        events=tuple(shell.recent_events),
-        counters=dict(core.state.counters),
+        broker=state.broker,
+        started_at=state.started_at,
+        limits=state.limits,
+        entries=core.history.entries(),
+        counters=dict(state.counters),
     )
 
 

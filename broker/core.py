@@ -6,7 +6,7 @@ nothing that comes from a peer makes it raise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import assert_never
 
 from pisub.errors import ProtocolError
@@ -20,6 +20,7 @@ from .admission import Admission
 from .control import Control
 from .effects import Leave, Outcome, Send
 from .events import Accepted, ConnectionLost, Event, LeaveRequested, MessageRefused, ProcessDied, SendFailed
+from .history import History
 from .peers import Peer
 from .routing import Routing
 from .state import Limits, State
@@ -47,6 +48,8 @@ class Core:
         self._routing = Routing(self._state)
         self._admission = Admission(self._state, self._routing)
         self._control = Control(self._state, self._routing, self._leave)
+        #: What it was told lately. Kept for a crash file; nothing is decided by it.
+        self.history = History()
         self._idle_since: float | None = now
         self._next_tick = now + DEADLINE_TICK_S
         self._next_sweep = now + _SWEEP_S
@@ -58,7 +61,7 @@ class Core:
 
     # Frames ------------------------------------------------------------------------------------------------------
 
-    def handle_batch(self, items: Iterable[tuple[bytes, bytes]], now: float) -> Outcome:
+    def handle_batch(self, items: Sequence[tuple[bytes, bytes]], now: float) -> Outcome:
         """Handle frames in the order in which they were received.
 
         The same frames split into batches in another way give the same sends in the same order.
@@ -68,6 +71,7 @@ class Core:
             now: Monotonic time.
         """
         state = self._state
+        self.history.received(items, now)
         by_route = state.by_route
         shortcut = self._routing.shortcut
         unpack = codec.unpack
@@ -92,10 +96,12 @@ class Core:
         if self._state.is_leaving:
             self._state.send_stranger(route, Kind.LEAVING, Leaving(reason="leaving"))
         elif kind == Kind.HELLO:
+            self.history.asked(route, frame, now)
             self._admission.hello(route, header, body, now)
         elif sender is None:
             self._stranger(route, header)
         elif kind == Kind.CONTROL:
+            self.history.asked(route, frame, now)
             self._control.handle(sender, header, body, now)
         elif kind == Kind.GOODBYE:
             self._admission.goodbye(route, sender, now)
@@ -122,6 +128,7 @@ class Core:
 
     def handle(self, event: Event, now: float) -> Outcome:
         """Handle something that is not a frame."""
+        self.history.happened(event, now)
         match event:
             case Accepted():
                 self._admission.accept(event, now)
@@ -173,6 +180,7 @@ class Core:
 
         A peer for which only droppable messages came has nothing waiting: the next message shows whether it reads.
         """
+        self.history.retried(route, limit)
         peer = self._state.suspended.get(route)
         if peer is None:
             return []
@@ -183,12 +191,14 @@ class Core:
 
     def handed_over(self, route: bytes, count: int) -> None:
         """The first ``count`` of what ``next_queued`` returned were sent."""
+        self.history.handed_over(route, count)
         peer = self._state.suspended.get(route)
         if peer is not None:
             self._state.handed_over(peer, count)
 
     def sends_failed(self, failed: list[SendFailed], now: float) -> Outcome:
         """Queue what could not be sent, in order."""
+        self.history.sends_failed(failed, now)
         for each in failed:
             self._send_failed(each, now)
         return self._state.take()
@@ -199,6 +209,7 @@ class Core:
         """Do what is due. Deadlines are kept to within ``DEADLINE_TICK_S``."""
         if now < self._next_tick:
             return self._state.take()
+        self.history.ticked(now)
         self._next_tick = now + DEADLINE_TICK_S
         if not self._state.is_settled and now >= self._state.settled_at:
             self._settle(now)

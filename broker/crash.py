@@ -1,47 +1,44 @@
-"""The last thing a broker does when it meets a bug of its own: it writes down what it was handling.
+"""The last thing a broker does when it meets a bug of its own: it writes down what led there.
 
-Owns the crash file. It holds headers and sizes, never a body: enough to make a test of it.
+Owns the crash file: what the core was told lately, in a form that a test plays to another core. It holds no body of a
+message between peers, and of those to the broker what it needs: names, roles, topics.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from pisub.errors import ProtocolError
 from pisub.paths import PRIVATE_FILE
-from pisub.protocol import codec
+from pisub.process import ProcessIdentity
 from pisub.protocol.base import Record
-from pisub.protocol.delivery import Header
+
+from .history import Entry
+from .state import Limits
 
 #: Crash files of one directory; a broker that crashes again and again must not fill the disk.
 MAX_CRASH_FILES = 16
 
 
-class SeenFrame(Record, frozen=True, kw_only=True):
-    """One frame of the last batch: where it came from, and its envelope (None where it did not decode)."""
-
-    route: str
-    frame_bytes: int
-    header: Header | None = None
-
-
 class CrashReport(Record, frozen=True, kw_only=True):
-    """What a broker was doing when a bug ended it."""
+    """What a broker had been told when a bug ended it.
+
+    Attributes:
+        error: The exception.
+        started_at: The monotonic time at which the core was made.
+        limits: What it was made with.
+        entries: What was put into it, in order; the last one was its end. Calls from before the first are missing.
+    """
 
     epoch: str
     error: str
-    batch: tuple[SeenFrame, ...]
-    events: tuple[str, ...]
+    broker: ProcessIdentity
+    started_at: float
+    limits: Limits
+    entries: tuple[Entry, ...]
     counters: dict[str, int]
-
-
-def describe(batch: Sequence[tuple[bytes, bytes]]) -> tuple[SeenFrame, ...]:
-    """Return the envelopes of a batch."""
-    return tuple(SeenFrame(route=route.hex(), frame_bytes=len(frame), header=_header(frame)) for route, frame in batch)
 
 
 def write_report(directory: Path, report: CrashReport) -> Path | None:
@@ -56,10 +53,3 @@ def write_report(directory: Path, report: CrashReport) -> Path | None:
     except OSError:
         return None
     return path
-
-
-def _header(frame: bytes) -> Header | None:
-    try:
-        return codec.unpack(frame)[0]
-    except ProtocolError:
-        return None

@@ -11,7 +11,7 @@ import msgspec
 from pisub.process import ProcessIdentity
 
 
-class Accepted(msgspec.Struct, frozen=True):
+class Accepted(msgspec.Struct, frozen=True, tag=True):
     """A connection's first frame arrived; this is what the kernel says about its other end.
 
     Attributes:
@@ -31,32 +31,32 @@ class Accepted(msgspec.Struct, frozen=True):
     is_full: bool = False
 
 
-class ConnectionLost(msgspec.Struct, frozen=True):
+class ConnectionLost(msgspec.Struct, frozen=True, tag=True):
     """A connection broke. Its process may live and come back."""
 
     route: bytes
 
 
-class ProcessDied(msgspec.Struct, frozen=True):
+class ProcessDied(msgspec.Struct, frozen=True, tag=True):
     """A process that the core wanted watched is gone, or is a zombie."""
 
     process: ProcessIdentity
 
 
-class MessageRefused(msgspec.Struct, frozen=True):
+class MessageRefused(msgspec.Struct, frozen=True, tag=True):
     """A message was thrown away before it became a frame: it had more than one part."""
 
     route: bytes
     code: str
 
 
-class LeaveRequested(msgspec.Struct, frozen=True):
+class LeaveRequested(msgspec.Struct, frozen=True, tag=True):
     """The broker must go: a signal, or its directory was taken away."""
 
     reason: str
 
 
-class SendFailed(msgspec.Struct, frozen=True):
+class SendFailed(msgspec.Struct, frozen=True, tag=True):
     """A send found its receiver's pipe full, or (``is_gone``) its connection broken. Nothing of it was sent."""
 
     route: bytes

@@ -6,7 +6,6 @@ Owns the order in which things are looked at. It has no rule about messages or p
 from __future__ import annotations
 
 import os
-from collections import deque
 from typing import assert_never
 
 from pisub.clock import Clock
@@ -37,12 +36,7 @@ _LAST_BATCHES = 64
 
 
 class Shell:
-    """Runs a core on a socket until it leaves.
-
-    Attributes:
-        last_batch: What was handled last, should it be the last of all.
-        recent_events: The names of the latest events.
-    """
+    """Runs a core on a socket until it leaves."""
 
     def __init__(
         self,
@@ -66,8 +60,6 @@ class Shell:
         self._broken: list[bytes] = []
         self._dying: dict[ProcessIdentity, float] = {}
         self._leaving: str | None = None
-        self.last_batch: list[tuple[bytes, bytes]] = []
-        self.recent_events: deque[str] = deque(maxlen=64)
         self._retries: dict[bytes, tuple[float, float]] = {}
         self._check_at = clock.monotonic() + DISPLACED_CHECK_S
         self._look_at = 0.0
@@ -94,7 +86,6 @@ class Shell:
     def _turn(self) -> float:
         items, odd, connection = self._wire.receive(self._connections)
         now = self._clock.monotonic()
-        self.last_batch = items
         if items:
             self._apply(self._core.handle_batch(items, now), now)
         if odd is not None:
@@ -117,7 +108,6 @@ class Shell:
         return now
 
     def _handle(self, event: Event, now: float) -> None:
-        self.recent_events.append(type(event).__name__)
         self._apply(self._core.handle(event, now), now)
 
     def _wait(self, now: float) -> bool:
@@ -146,8 +136,7 @@ class Shell:
         if odd.is_multipart:
             self._handle(MessageRefused(odd.route, "protocol_error"), now)
         else:
-            self.last_batch = [(odd.route, odd.frame)]
-            self._apply(self._core.handle_batch(self.last_batch, now), now)
+            self._apply(self._core.handle_batch([(odd.route, odd.frame)], now), now)
 
     def _accept(self, route: bytes, connection: Connection, now: float) -> None:
         self._connections[route] = connection
