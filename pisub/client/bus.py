@@ -7,7 +7,6 @@ loop, in one thread. What happens on a lost broker is in ``bus_core``; how frame
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Self, TypeVar
 
@@ -20,13 +19,8 @@ from pisub.client.bus_search import locator
 from pisub.client.bus_shell import BusShell
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
 from pisub.config import Settings
-from pisub.errors import (
-    BrokerUnavailableError,
-    ClientClosedError,
-    InvalidArgumentError,
-)
-from pisub.ids import is_address, is_role, new_id
-from pisub.process import own_identity
+from pisub.errors import BrokerUnavailableError, ClientClosedError, InvalidArgumentError
+from pisub.ids import is_role
 from pisub.protocol.base import Message
 from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Flag, Header, Kind, Priority
@@ -45,7 +39,6 @@ from pisub.protocol.session import (
     Terminated,
     Watch,
 )
-from pisub.version import __version__
 
 __all__ = ["Bus", "BusState", "Incoming", "Sender", "Unsubscriber"]
 
@@ -120,17 +113,7 @@ class Bus:
         Raises:
             PisubError: As ``connect``, and whatever ``locate`` raises.
         """
-        if address is not None and not is_address(address):
-            raise InvalidArgumentError(f"{address!r} is not an address.", field="address")
-        identity = Identity(
-            kind=kind,
-            address=address or f"{kind}:{new_id()}",
-            incarnation=time.time_ns(),
-            process=own_identity(),
-            session=session,
-            software=f"pisub/{__version__}",
-        )
-        bus = cls(identity, locate, context=context)
+        bus = cls(Identity.of_this_process(kind, address, session), locate, context=context)
         bus._shell.start()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -337,14 +320,23 @@ class Bus:
 
     # Handlers. -----------------------------------------------------------------------------------------------
 
-    def serve(self, kind: type[M], handler: Callable[[M, Sender], Awaitable[Message] | Message]) -> None:
+    def serve(
+        self,
+        kind: type[M],
+        handler: Callable[[M, Sender], Awaitable[Message] | Message],
+        *,
+        reply_topic: Callable[[M], str] | None = None,
+    ) -> None:
         """Answer calls whose body is a ``kind``: with what ``handler`` returns, or what its awaitable does.
 
         An awaitable runs in a task of its own. A ``PisubError`` becomes the caller's error, with its code; another
         exception becomes ``internal_error`` there and is reported to the loop's exception handler here.
         A call that comes again gets the answer given before; the handler is not called for it.
+        With ``reply_topic`` the answer is the caller's, and subscribers of that topic see it too.
         """
         self._handlers.calls.add(kind, handler)
+        if reply_topic is not None:
+            self._handlers.reply_topics[kind] = reply_topic
 
     def on_tell(self, kind: type[M], handler: Callable[[M, Sender], None]) -> None:
         """Have ``handler`` called for every told message that is a ``kind``, in order."""

@@ -7,7 +7,7 @@ theirs becomes the caller's error.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pisub.client.bus_answers import CallKey, Seen
 from pisub.client.bus_core import BusCore
@@ -18,6 +18,11 @@ from pisub.protocol.base import Message
 from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import Arrived, Failure
+
+
+#: Scope and topic on which an answer is shown to observers; both '' for none.
+ReplyTopic = tuple[str, str]
+_NO_TOPIC: Final[ReplyTopic] = ("", "")
 
 
 class Post(Protocol):
@@ -67,6 +72,10 @@ class Callee:
             return self._handlers.publish(incoming) or bool(header.to and self._handlers.tell(body, sender))
         return self._on_arrived(sender, body)
 
+    def observe(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+        """Show an answer that has a topic to its observers. False when there are none."""
+        return self._handlers.publish(Incoming(header.topic, header.scope, sender, body, dropped))
+
     def _on_arrived(self, sender: Sender, body: memoryview) -> bool:
         try:
             ids = decode(body, Arrived).message_ids
@@ -83,33 +92,37 @@ class Callee:
         if isinstance(seen, bytes):
             self._send(seen, Header(kind=Kind.REPLY))
             return
+        topic = _NO_TOPIC
         try:
             found = self._handlers.calls.decode(body)
+            if found is not None:
+                name = self._handlers.reply_topics.get(type(found[0]))
+                topic = _NO_TOPIC if name is None else (header.scope, name(found[0]))
             result = _refuse() if found is None else found[1](found[0], sender)
             if isinstance(result, Message):
-                self._answer(key, result)
+                self._answer(key, result, topic)
             else:
-                self._spawn(self._answer_later(key, result))
+                self._spawn(self._answer_later(key, result, topic))
         except Exception as error:  # noqa: BLE001  # whatever a handler raised is the caller's to know
-            self._answer_error(key, error)
+            self._answer_error(key, error, topic)
 
-    async def _answer_later(self, key: CallKey, result: Awaitable[Message]) -> None:
+    async def _answer_later(self, key: CallKey, result: Awaitable[Message], topic: ReplyTopic) -> None:
         try:
-            self._answer(key, await result)
+            self._answer(key, await result, topic)
         except Exception as error:  # noqa: BLE001  # as above
-            self._answer_error(key, error)
+            self._answer_error(key, error, topic)
 
-    def _answer_error(self, key: CallKey, error: Exception) -> None:
+    def _answer_error(self, key: CallKey, error: Exception, topic: ReplyTopic) -> None:
         if isinstance(error, PisubError):
             failure = Failure(code=error.code, message=error.message, field=error.field)
         else:
             self._report("answering a call", error)
             failure = Failure(code="internal_error", message=f"{type(error).__name__} in the callee's handler.")
-        self._answer(key, failure, kind=Kind.FAIL)
+        self._answer(key, failure, topic, kind=Kind.FAIL)
 
-    def _answer(self, key: CallKey, message: Message, *, kind: int = Kind.REPLY) -> None:
+    def _answer(self, key: CallKey, message: Message, topic: ReplyTopic, *, kind: int = Kind.REPLY) -> None:
         body = encode(message)
-        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], "", "", key[0])
+        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], *topic, key[0])
         frame = pack(header, body)
         self._core.answers.finish(key, frame)
         self._send(frame, header)

@@ -6,7 +6,7 @@ The caller owns a call's deadline. Ids ascend, so the table's order is the order
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -88,11 +88,16 @@ class PendingCalls:
             call.is_open = False
         return call
 
-    def renumber(self, call: PendingCall, message_id: int) -> None:
-        """Give an open call another id: an answer to the one before is not its answer any more."""
-        del self._open[call.header.message_id]
-        call.header = msgspec.structs.replace(call.header, message_id=message_id)
-        self.open(call)
+    def renumber(self, kind: int, next_id: Callable[[], int]) -> None:
+        """Give the open calls of one kind other ids, in their places: an answer to the ids before is not theirs."""
+        calls = list(self._open.values())
+        self._open.clear()
+        for call in calls:
+            if call.header.kind == kind:
+                call.header = msgspec.structs.replace(call.header, message_id=next_id())
+                if call.deadline is not None:
+                    heapq.heappush(self._deadlines, (call.deadline, call.header.message_id))
+            self._open[call.header.message_id] = call
 
     def close_all(self) -> list[PendingCall]:
         """Remove every call, in their order."""

@@ -355,6 +355,7 @@ class BusCore:
 
     def _resend(self, renewed: dict[Fence, Fence], now: float) -> list[Effect]:
         """Put sent calls before what waits, bound to the life that has them; end those that may not be repeated."""
+        self.calls.renumber(Kind.CONTROL, self.next_id)  # the last connection may still hold answers to the old ids
         again: list[Outgoing] = []
         ended: list[Effect] = []
         for call in self.calls.in_order():
@@ -363,8 +364,6 @@ class BusCore:
             target = self.calls.target_of(call)
             if target or call.is_repeatable:
                 call.is_resent = True
-                if call.header.kind == Kind.CONTROL:  # what the last connection still holds may answer the first
-                    self.calls.renumber(call, self.next_id())
                 again.append(_remade(Outgoing(b"", call.header, call.body, call), renewed, now, to=target))
             else:
                 self.calls.close(call.header.message_id)
@@ -378,7 +377,8 @@ class BusCore:
 
 def _remade(item: Outgoing, renewed: dict[Fence, Fence], now: float, *, to: str = "") -> Outgoing:
     """Make a frame again for a new connection: bound target, this broker's fencing number, what is left of the time."""
-    header, call = item.header, item.call
+    call = item.call
+    header = item.header if call is None else call.header
     if call is None and header.fence is None:
         return item
     fence = header.fence if header.fence is None else renewed.get(header.fence, header.fence)

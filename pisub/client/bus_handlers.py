@@ -74,6 +74,8 @@ class Handlers:
 
     def __init__(self, report: Report) -> None:
         self.calls: KindTable[CallHandler] = KindTable()
+        #: How the topic of a kind's answers is made of the question, where observers may see them.
+        self.reply_topics: dict[type[Message], Callable[[Any], str]] = {}
         self.report = report
         self._tells: KindTable[list[TellHandler]] = KindTable()
         self._published: dict[Subscription, list[Callable[[Incoming], None]]] = {}

@@ -1,20 +1,25 @@
-"""What a client says of itself at the beginning of every connection. Pure.
+"""What a client says of itself at the beginning of every connection. Pure, but for the making of an identity.
 
 Owns how much of it fits into one Hello. What it holds is the core's to know.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from typing import Self
 
 import msgspec
 
-from pisub.process import ProcessIdentity
+from pisub.errors import InvalidArgumentError
+from pisub.ids import is_address, new_id
+from pisub.process import ProcessIdentity, own_identity
 from pisub.protocol.codec import encode, pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.limits import KIB
 from pisub.protocol.session import HeldRole, Hello, PeerKind, Subscription
 from pisub.protocol.version import WIRE_VERSIONS
+from pisub.version import __version__
 
 #: Subscriptions and watches that a Hello holds; the others follow as requests. Half of the largest body.
 _HELLO_BUDGET_BYTES = 128 * KIB
@@ -31,6 +36,24 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessIdentity
     session: str = ""
     software: str = ""
+
+    @classmethod
+    def of_this_process(cls, kind: PeerKind, address: str | None, session: str) -> Self:
+        """Make a new life of an address, or of a new one.
+
+        Raises:
+            InvalidArgumentError: It is no address.
+        """
+        if address is not None and not is_address(address):
+            raise InvalidArgumentError(f"{address!r} is not an address.", field="address")
+        return cls(
+            kind=kind,
+            address=address or f"{kind}:{new_id()}",
+            incarnation=time.time_ns(),
+            process=own_identity(),
+            session=session,
+            software=f"pisub/{__version__}",
+        )
 
 
 def split_stated(subscriptions: Iterable[Subscription], watches: Iterable[str]) -> tuple[Stated, Stated]:

@@ -49,12 +49,16 @@ class Receiver:
             self.ignored += 1
             return (Skip(),)
         kind = header.kind
-        if kind == Kind.REPLY and bound_name and not stamp.dropped:  # nearly all that a caller gets
+        if kind == Kind.REPLY and bound_name and not stamp.dropped and not header.topic:  # nearly all a caller gets
             return self._on_reply(bound_name, header.correlation_id, body)
         if not bound_name:
             effects = self._on_broker(stamp, header, body, now)
+            if kind == Kind.PUBLISH:
+                self.ignored += not self._callee.receive(sender, header, body, stamp.dropped, now)
         elif kind in _FROM_PEERS:
             self.ignored += not self._callee.receive(sender, header, body, stamp.dropped, now)
+            effects = _NOTHING
+        elif header.topic and self._is_for_another(sender, header, body, stamp.dropped):
             effects = _NOTHING
         else:
             effects = self._on_answer(bound_name, header, body)
@@ -71,6 +75,16 @@ class Receiver:
         if address:
             self._core.calls.note_life(address, incarnation)
         return known
+
+    def _is_for_another(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+        """Show an answer on a topic to those here who observe it; tell whether it answers another client's call.
+
+        Ids are each client's own: a copy of another's answer must not end a call of ours that has the same one.
+        """
+        is_observed = self._callee.observe(sender, header, body, dropped)
+        is_for_another = header.to.partition("@")[0] not in ("", self._core.identity.address)
+        self.ignored += is_for_another and not is_observed
+        return is_for_another
 
     # Answers of peers. ---------------------------------------------------------------------------------------
 
@@ -125,6 +139,8 @@ class Receiver:
                         core.send_again(number, header.to, now)
                     else:
                         core.calls.bind(number, header.to)
+                case Kind.PUBLISH:  # a trace: handlers take it as they take any other
+                    pass
                 case Kind.TELL:
                     effects = self._on_spontaneous(decode(body, _SPONTANEOUS), is_stale=is_stale)
                 case _:

@@ -34,7 +34,8 @@ from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_receive import Receiver
 from pisub.client.bus_search import BrokerSearch
 from pisub.client.bus_types import BusState
-from pisub.errors import BrokerUnavailableError, ClientClosedError, NotDeliveredError, PisubError
+from pisub.errors import BrokerUnavailableError, ClientClosedError, NotDeliveredError, PisubError, RefusedError
+from pisub.paths import NO_TCP
 from pisub.protocol.codec import pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import Claim
@@ -236,6 +237,9 @@ class BusShell:
     # The socket. ---------------------------------------------------------------------------------------------
 
     def _dial(self, address: str) -> None:
+        if address.startswith("tcp:"):
+            self.run(self.core.not_found(RefusedError(NO_TCP), self.loop.time()))
+            return
         try:
             self._dealer.dial(address)
         except zmq.ZMQError as error:

@@ -22,6 +22,7 @@ from pisub.protocol.session import (
     Arrived,
     Claim,
     Claimed,
+    ControlRequest,
     Done,
     Failure,
     GoneReason,
@@ -36,6 +37,7 @@ from pisub.protocol.session import (
 )
 
 ROLE = ("host", "")
+BrokerRequest: Any = ControlRequest
 
 
 class Client:
@@ -197,6 +199,21 @@ def test_an_unsubscription_that_was_lost_with_the_connection_is_sent_again(clien
     client.greet()
     ((second, body),) = client.sends()
     assert (second.message_id > first.message_id, decode(body, Unsubscribe)) == (True, Unsubscribe(topic="t"))
+
+
+def test_requests_to_the_broker_keep_their_order_over_many_connections(client: Client) -> None:
+    client.core.subscriptions[Subscription(topic="t")] = None
+    claim = Claim(role="host", wait=True)
+    client.core.reclaim(claim)
+    client.sends()
+    client.core.unsubscribe(Subscription(topic="t"))
+    client.core.reclaim(claim)
+    for _ in range(3):
+        client.greet()
+        sent = client.sends()
+        client.core.link_down(1.5)
+        assert [decode(body, BrokerRequest) for _, body in sent] == [claim, Unsubscribe(topic="t"), claim]
+        assert [header.message_id for header, _ in sent] == sorted(header.message_id for header, _ in sent)
 
 
 def test_a_call_that_may_be_lost_with_its_callee_s_connection_is_sent_again_to_that_callee(client: Client) -> None:

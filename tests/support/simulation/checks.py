@@ -219,7 +219,8 @@ class Checks:
                 self.fail(f"the queue for {name} went from {was_waiting} to {waiting}")
             if generation < was_generation or (holder not in ("", was_holder) and generation == was_generation):
                 self.fail(f"{name} went to {holder} with the generation {generation}")
-            if holder not in ("", was_holder) and stayed and holder not in queue:
+            ahead = queue[: queue.index(holder)] if holder in queue else queue
+            if holder not in ("", was_holder) and any(each in waiting for each in ahead):
                 self.fail(f"{name} went to {holder}, past {queue}")
             if not holder and waiting:
                 self.fail(f"nobody holds {name}, and {waiting} wait")
@@ -261,9 +262,13 @@ class Checks:
         held = {role: fence.generation for role, fence in node.fences().items()}
         if held != {key[0]: generation for key, generation in peer.roles.items()}:
             self.fail(f"{name} holds {held}, and the broker says {peer.roles}")
-        stated = {(each.role, each.scope) for each in core._claims.stated() if not each.generation}
-        if stated != peer.waits_for:
-            self.fail(f"{name} waits for {stated}, and the broker says {peer.waits_for}")
+        claims = core._claims._table
+        waits_for = {key for key, claim in claims.items() if claim.request.wait and not claim.generation}
+        if waits_for != peer.waits_for:
+            self.fail(f"{name} waits for {waits_for}, and the broker says {peer.waits_for}")
+        for key in claims:
+            if broker.core.state.roles.holder(key) is None:
+                self.fail(f"{name} wants {key}, and nobody has it")
         if set(core.subscriptions) != peer.subscriptions:
             self.fail(f"{name} subscribed {set(core.subscriptions)}, and the broker says {peer.subscriptions}")
         if not set(core.watches) <= peer.watches:

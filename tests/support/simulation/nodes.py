@@ -198,12 +198,16 @@ class Node:
 
     # What Bus does. ------------------------------------------------------------------------------------------
 
-    def call(self, to: str, *, timeout_s: float | None, is_idempotent: bool, mode: str, fence: Fence | None) -> None:
+    def call(
+        self, to: str, *, timeout_s: float | None, is_idempotent: bool, mode: str, name: tuple[str, Fence | None]
+    ) -> None:
+        """Call ``to``, with ``name`` in that of a role."""
+        role, fence = name
         record = self.world.checks.call_begins(self, to, is_idempotent=is_idempotent)
         ttl_ms = 0 if timeout_s is None else int(timeout_s * 1000)
         flags = Flag.IDEMPOTENT if is_idempotent else 0
         number = self.core.next_id()
-        header = Header(Kind.CALL, Priority.NORMAL, number, 0, "", "", to, fence, ttl_ms, flags)
+        header = Header(Kind.CALL, Priority.NORMAL, number, 0, "", "", to, fence, ttl_ms, flags, role)
 
         def ended(waiter: Waiter) -> None:
             self.world.checks.call_ended(record, waiter.result, waiter.error)

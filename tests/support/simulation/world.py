@@ -23,6 +23,8 @@ _AWAY_S = (0.0, 0.0, 1.0, 60.0)
 _TIMEOUTS_S = (None, None, 0.5, 5.0)
 #: The end of a history: the longest timeout of a call, the broker's settling and grace, and a little.
 _SETTLING_PAUSES_S = (0.3, 1.1, 1.1, 2.2, 5.1, 0.3)
+#: Histories that begin with a broker that has settled.
+_SETTLED_SHARE = 0.7
 _MAX_ROUNDS = 2_000
 
 
@@ -96,6 +98,8 @@ class World:
         for address in ADDRESSES:
             self._start_node(address)
         self._let_things_happen()
+        if self.random.random() < _SETTLED_SHARE:
+            self._pass(1.1)
         for _ in range(self.steps):
             (act,) = self.random.choices(self._choices, cum_weights=self._totals)
             act()
@@ -440,19 +444,19 @@ class World:
         node = self._some(self._running())
         if node is None:
             return False
-        what = self.random.choices(_ACTIONS, cum_weights=_ACTION_TOTALS)[0]
-        what(self, node)
+        for what in self.random.choices(_ACTIONS, cum_weights=_ACTION_TOTALS, k=self.random.choice((1, 1, 2, 3))):
+            what(self, node)
         return True
 
     def _call(self, node: Node) -> None:
         to = self._target()
-        fences = list(node.fences().values())
+        fences = list(node.fences().items())
         node.call(
             to,
             timeout_s=self.random.choice(_TIMEOUTS_S),
             is_idempotent=self.random.random() < 0.4,
             mode=self.random.choice(("now", "now", "now", "later", "later", "fail", "relay")),
-            fence=self.random.choice(fences) if fences and self.random.random() < 0.3 else None,
+            name=self.random.choice(fences) if fences and self.random.random() < 0.3 else ("", None),
         )
 
     def _target(self) -> str:
