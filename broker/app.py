@@ -55,6 +55,7 @@ def run(settings: Settings, *, on_serving: Callable[[], None] = lambda: None) ->
     log = configure(settings.log_level)
     singleton = Singleton(directory)
     try:
+        limit = raise_descriptor_limit()
         singleton.acquire()
     except AlreadyRunningError:
         log.info("broker_already_running", directory=str(directory))
@@ -63,7 +64,7 @@ def run(settings: Settings, *, on_serving: Callable[[], None] = lambda: None) ->
         log.error("broker_not_started", code=error.code, reason=error.message)  # noqa: TRY400  # no traceback for this
         return 1
     try:
-        return _serve(settings, directory, singleton, log, on_serving)
+        return _serve(settings, directory, singleton, log, on_serving, limit=limit)
     finally:
         singleton.remove_socket()
         singleton.close()
@@ -75,9 +76,10 @@ def _serve(
     singleton: Singleton,
     log: structlog.typing.FilteringBoundLogger,
     on_serving: Callable[[], None],
+    *,
+    limit: int,
 ) -> int:
     clock = SystemClock()
-    limit = raise_descriptor_limit()
     epoch = f"{time.time_ns():x}-{secrets.token_hex(8)}"
     identity = own_identity()
     software = f"pisub/{__version__}"

@@ -11,10 +11,13 @@ import select
 
 import msgspec
 
+from pisub.errors import BrokerUnavailableError
 from pisub.process import Liveness, ProcessIdentity, identify, liveness, open_pidfd, read_stat
 
 #: Parents are followed this far: deeper trees than any that we start, and an end where /proc is being rewritten.
 _MAX_ANCESTORS = 64
+#: Less is no budget: some thirty are its own, and each peer takes two.
+MIN_DESCRIPTORS = 96
 #: New peers are refused past this share of the descriptor limit, so that one is left to say so.
 _FULL_SHARE = 0.9
 #: Without pidfds, processes are looked at this often.
@@ -52,8 +55,21 @@ def ancestors_of(pid: int) -> tuple[int, ...]:
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the soft limit of descriptors to the hard one and return it."""
+    """Raise the soft limit of descriptors to the hard one and return it.
+
+    Raises:
+        BrokerUnavailableError: So few are allowed that no peer could be served. Who starts a broker hands it its own
+            limits, but it serves everybody: one that can only refuse would stand in the way of the next.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < MIN_DESCRIPTORS:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (MIN_DESCRIPTORS, MIN_DESCRIPTORS))
+        except (OSError, ValueError):
+            raise BrokerUnavailableError(
+                f"A broker needs {MIN_DESCRIPTORS} open files, and {hard} are allowed here (`ulimit -Hn`)."
+            ) from None
+        return MIN_DESCRIPTORS
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
 
