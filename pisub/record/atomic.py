@@ -23,6 +23,7 @@ from pisub.errors import RecordCorruptError, RecordError
 from pisub.paths import PRIVATE_FILE
 from pisub.process import Liveness, ProcessIdentity, boot_id, liveness, machine_id, own_identity
 from pisub.protocol.limits import MIB
+from pisub.record import disk
 from pisub.record.dirs import check_file_stat, open_dir, refusal
 from pisub.utf8 import without_surrogates
 
@@ -62,7 +63,7 @@ def write_new(path: Path, data: bytes, *, fsync: bool) -> bool:
     """
     with open_dir(path.parent) as directory, _temporary(directory, path.name, data, fsync=fsync) as temp:
         try:
-            os.link(temp, path.name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            disk.link(temp, path.name, directory=directory)
         except FileExistsError:
             return False
         except OSError as error:
@@ -73,7 +74,7 @@ def write_new(path: Path, data: bytes, *, fsync: bool) -> bool:
                 ) from error
             raise
         if fsync:
-            os.fsync(directory)
+            disk.sync(directory, name=path.parent.name)
         return True
 
 
@@ -88,16 +89,16 @@ def replace(path: Path, data: bytes, *, fsync: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
             check_file_stat(path, os.stat(path.name, dir_fd=directory, follow_symlinks=False))
         with _temporary(directory, path.name, data, fsync=fsync) as temp:
-            os.rename(temp, path.name, src_dir_fd=directory, dst_dir_fd=directory)
+            disk.rename(temp, path.name, directory=directory)
             if fsync:
-                os.fsync(directory)
+                disk.sync(directory, name=path.parent.name)
 
 
 def remove(path: Path) -> bool:
     """Remove a name from a verified directory; a symlink's target is untouched. False when it was not there."""
     try:
         with open_dir(path.parent) as directory:
-            os.unlink(path.name, dir_fd=directory)
+            disk.unlink(path.name, directory=directory)
     except FileNotFoundError:
         return False
     return True
@@ -107,7 +108,7 @@ def move(source: Path, name: str) -> bool:
     """Give a file another name in its directory, over what has that name. False when it was not there."""
     try:
         with open_dir(source.parent) as directory:
-            os.rename(source.name, name, src_dir_fd=directory, dst_dir_fd=directory)
+            disk.rename(source.name, name, directory=directory)
     except FileNotFoundError:
         return False
     return True
@@ -122,7 +123,7 @@ def sweep_temp(directory: Path) -> int:
                 match = _TEMP.fullmatch(name)
                 if match is not None and liveness(_writer(*match.groups())) is Liveness.DEAD:
                     with contextlib.suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=descriptor)
+                        disk.unlink(name, directory=descriptor)
                         removed += 1
     except FileNotFoundError:
         return 0
@@ -232,30 +233,31 @@ def read_survivor(path: Path, kind: type[T]) -> tuple[T | None, str | None]:
 def _temporary(directory: int, name: str, data: bytes, *, fsync: bool) -> Generator[str]:
     """Write ``data`` under a temporary name, which is gone again on exit, whatever happens."""
     temp = _temp_name(name)
-    descriptor = os.open(temp, _CREATE, PRIVATE_FILE, dir_fd=directory)
+    descriptor = disk.create(temp, _CREATE, PRIVATE_FILE, directory=directory, final=name)
     try:
         try:
             os.fchmod(descriptor, PRIVATE_FILE)  # an umask such as 0777 takes bits that we need
-            write_all(descriptor, data)
+            write_all(descriptor, data, name=name)
             if fsync:
-                os.fsync(descriptor)
+                disk.sync(descriptor, name=name)
         finally:
             os.close(descriptor)
         yield temp
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temp, dir_fd=directory)
+        # One that cannot be removed now is swept by its name later; what was written, or was refused, stands.
+        with contextlib.suppress(OSError):
+            disk.unlink(temp, directory=directory)
 
 
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write every byte, however many calls it takes.
+def write_all(descriptor: int, data: bytes, *, name: str) -> None:
+    """Write every byte of the file ``name``, however many calls it takes.
 
     Raises:
         OSError: The disk is full, or the like; a part may have been written.
     """
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view) :]
+        view = view[disk.write(descriptor, view, name=name) :]
 
 
 def _temp_name(name: str) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pisub.errors import UnsafePathError
 from pisub.paths import PRIVATE_DIR
+from pisub.record import disk
 
 _OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: What opening anything but a file or directory gives: a symlink, something behind one, a socket.
@@ -65,7 +66,7 @@ def make_dir(path: Path, *, fsync: bool = False) -> bool:
     """
     with open_dir(path.parent) as parent:
         try:
-            os.mkdir(path.name, PRIVATE_DIR, dir_fd=parent)
+            disk.make_dir(path.name, PRIVATE_DIR, directory=parent)
         except FileExistsError:
             check_dir(path)
             return False
@@ -75,7 +76,7 @@ def make_dir(path: Path, *, fsync: bool = False) -> bool:
         finally:
             os.close(descriptor)
         if fsync:
-            os.fsync(parent)
+            disk.sync(parent, name=path.parent.name)
     return True
 
 

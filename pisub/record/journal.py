@@ -14,6 +14,7 @@ import msgspec
 from pisub.errors import RecordError
 from pisub.paths import PRIVATE_FILE
 from pisub.protocol.limits import KIB, MAX_EVENT_LINE_BYTES, MAX_EVENTS_BYTES, MIB
+from pisub.record import disk
 from pisub.record.dirs import check_descriptor, open_dir, refusal
 from pisub.record.journal_reader import JournalReader
 from pisub.record.journal_tail import Tail, has_truncation_marker, inspect_tail
@@ -23,6 +24,8 @@ from pisub.utf8 import without_surrogates
 
 __all__ = ["REPAIRED", "TRUNCATED", "Journal", "JournalReader"]
 
+#: What an observer of the disk is told; the file's own name is the layout's.
+_NAME: Final = "events.jsonl"
 REPAIRED: Final = "subagent.journal.repaired"
 TRUNCATED: Final = "subagent.events.truncated"
 #: Kept free below the cap for the one line that says that diagnostics end here (contract, runs 2.4).
@@ -69,7 +72,7 @@ class Journal:
         """
         with open_dir(paths.events.parent) as directory:
             try:
-                descriptor = os.open(paths.events.name, _FLAGS, PRIVATE_FILE, dir_fd=directory)
+                descriptor = disk.create(paths.events.name, _FLAGS, PRIVATE_FILE, directory=directory)
             except OSError as error:
                 raise refusal(paths.events, error) from error
         try:
@@ -135,17 +138,17 @@ class Journal:
             raise RecordError(f"The journal of run {self.run_id} is closed.", code="journal_closed")
         # A torn tail that was there before us, or a cut of our own that failed.
         if os.fstat(self._descriptor).st_size != self._size:
-            os.ftruncate(self._descriptor, self._size)
+            disk.truncate(self._descriptor, self._size, name=_NAME)
         data = bytes(self._waiting)
         written = 0
         try:
             while written < len(data):
-                written += os.write(self._descriptor, data[written:] if written else data)
+                written += disk.write(self._descriptor, data[written:] if written else data, name=_NAME)
         finally:
             # Whole lines that got through stay: a reader may have seen them.
             whole = data.rfind(b"\n", 0, written) + 1
             if whole != written:
-                os.ftruncate(self._descriptor, self._size + whole)
+                disk.truncate(self._descriptor, self._size + whole, name=_NAME)
             self._size += whole
             del self._waiting[:whole]
 

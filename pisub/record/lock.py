@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from pisub.paths import PRIVATE_FILE
+from pisub.record import disk
 from pisub.record.dirs import check_descriptor, open_dir, refusal
 
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -117,7 +118,10 @@ def is_held(path: Path) -> bool:
 def _open(path: Path, extra: int) -> int:
     with open_dir(path.parent) as directory:
         try:
-            descriptor = os.open(path.name, _FLAGS | extra, PRIVATE_FILE, dir_fd=directory)
+            if extra:
+                descriptor = disk.create(path.name, _FLAGS | extra, PRIVATE_FILE, directory=directory)
+            else:
+                descriptor = os.open(path.name, _FLAGS, dir_fd=directory)
         except OSError as error:
             raise refusal(path, error) from error
     try:
