@@ -11,7 +11,17 @@ from pisub.process import ProcessIdentity
 from pisub.protocol import codec
 from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.limits import HELLO_TIMEOUT_S, MAX_SUBSCRIPTIONS, MAX_WATCHES, RESUME_GRACE_S
-from pisub.protocol.session import Authority, Failure, GoneReason, HeldRole, Hello, PeerKind, Subscription, Welcome
+from pisub.protocol.session import (
+    TRACE_TOPIC,
+    Authority,
+    Failure,
+    GoneReason,
+    HeldRole,
+    Hello,
+    PeerKind,
+    Subscription,
+    Welcome,
+)
 from pisub.protocol.version import negotiate
 
 from .authority import granted, narrowed
@@ -177,7 +187,7 @@ class Admission:
             peer.authorise(peer.authority & Authority.CHILD, confined_to=session, epoch=state.epoch)
             for key in [*peer.roles, *peer.waits_for]:
                 state.release_role(peer, key, now)
-            for wanted in [each for each in peer.subscriptions if each.scope != session]:
+            for wanted in [each for each in peer.subscriptions if confine(peer, each) != each]:
                 state.topics.remove(peer, wanted)
 
     def _restate(self, peer: Peer, hello: Hello, now: float) -> None:
@@ -297,6 +307,8 @@ class Admission:
 
 def confine(peer: Peer, wanted: Subscription) -> Subscription | None:
     """Return the subscription that a peer may have in place of the one it wants; None where it may have none."""
+    if wanted.topic == TRACE_TOPIC and not wanted.is_prefix and not peer.authority & Authority.ADMIN:
+        return None
     if peer.confined_to is None:
         return wanted
     if wanted.scope not in ("", peer.confined_to):

@@ -37,7 +37,7 @@ from .authority import CONTROL_NEEDS
 from .peers import Peer
 from .routing import Routing
 from .state import State
-from .status import report
+from .status import Rates, report
 
 
 class Control:
@@ -47,6 +47,7 @@ class Control:
         self._state = state
         self._routing = routing
         self._leave = leave
+        self.rates = Rates(state, state.started_at)
 
     def handle(self, peer: Peer, header: Header, body: memoryview, now: float) -> None:
         """Do what one CONTROL frame asks, and answer it."""
@@ -89,7 +90,7 @@ class Control:
             case Unwatch():
                 state.unwatch(peer, request.address)
             case Status():
-                return report(state, now, parked=self._routing.parked_count)
+                return report(state, now, parked=self._routing.parked_count, rates=self.rates)
             case Shutdown():
                 pass
             case _:
@@ -144,7 +145,9 @@ class Control:
             raise RefusedError(f"A peer can have {MAX_SUBSCRIPTIONS} subscriptions.")
         wanted = confine(peer, Subscription(topic=request.topic, is_prefix=request.is_prefix, scope=request.scope))
         if wanted is None:
-            raise RefusedError("A child sees what is published in its own run's session only.")
+            raise RefusedError(
+                "A child sees what is published in its own run's session only, and who traces needs ADMIN."
+            )
         self._state.topics.add(peer, wanted)
 
 

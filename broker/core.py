@@ -24,6 +24,7 @@ from .history import History
 from .peers import Peer
 from .routing import Routing
 from .state import Limits, State
+from .tracing import Tracing
 
 #: A role that nobody holds or awaits is forgotten after this long.
 _VACANT_ROLE_S = 3600.0
@@ -48,6 +49,7 @@ class Core:
         self._routing = Routing(self._state)
         self._admission = Admission(self._state, self._routing)
         self._control = Control(self._state, self._routing, self._leave)
+        self._tracing = Tracing(self._state)
         #: What it was told lately. Kept for a crash file; nothing is decided by it.
         self.history = History()
         self._idle_since: float | None = now
@@ -72,6 +74,7 @@ class Core:
         """
         state = self._state
         self.history.received(items, now)
+        senders = self._tracing.senders(items) if state.topics.tracers else None
         by_route = state.by_route
         shortcut = self._routing.shortcut
         unpack = codec.unpack
@@ -86,6 +89,8 @@ class Core:
             if sender is not None and shortcut(sender, header, frame, now):
                 continue
             self._one((route, frame), sender, header, body, now)
+        if senders is not None:
+            self._tracing.publish(items, senders)
         return state.take()
 
     def _one(
@@ -144,6 +149,11 @@ class Core:
                 self._send_failed(event, now)
             case _:
                 assert_never(event)
+        return self._take()
+
+    def _take(self) -> Outcome:
+        if self._state.topics.tracers:
+            self._tracing.publish((), ())
         return self._state.take()
 
     def _send_failed(self, failed: SendFailed, now: float) -> None:
@@ -201,25 +211,26 @@ class Core:
         self.history.sends_failed(failed, now)
         for each in failed:
             self._send_failed(each, now)
-        return self._state.take()
+        return self._take()
 
     # Time --------------------------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> Outcome:
         """Do what is due. Deadlines are kept to within ``DEADLINE_TICK_S``."""
         if now < self._next_tick:
-            return self._state.take()
+            return self._take()
         self.history.ticked(now)
         self._next_tick = now + DEADLINE_TICK_S
         if not self._state.is_settled and now >= self._state.settled_at:
             self._settle(now)
         self._routing.expire(now)
         self._admission.expire(now)
+        self._control.rates.note(now)
         if now >= self._next_sweep:
             self._next_sweep = now + _SWEEP_S
             self._state.roles.forget_vacant(now - _VACANT_ROLE_S)
         self._mind_idleness(now)
-        return self._state.take()
+        return self._take()
 
     def next_deadline(self) -> float:
         """Return when ``tick`` is next due, in monotonic time."""

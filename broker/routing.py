@@ -10,7 +10,7 @@ import msgspec
 from pisub.protocol import codec
 from pisub.protocol.delivery import Flag, Header, Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_TOTAL_QUEUE_BYTES
-from pisub.protocol.session import Authority
+from pisub.protocol.session import OWN_TOPICS, Authority
 
 from .authority import KIND_NEEDS
 from .mailbox import effective_priority
@@ -177,7 +177,7 @@ class Routing:
             return
         state.end_call(caller, header.correlation_id)
         state.deliver(caller, callee.stamp, frame, header.kind, effective_priority(header.kind, header.priority))
-        if header.topic:
+        if header.topic and not header.topic.startswith(OWN_TOPICS):
             for observer in state.topics.receivers(header.topic, header.scope):
                 if observer is not caller:
                     state.deliver(observer, callee.stamp, frame, Kind.PUBLISH, header.priority)
@@ -214,6 +214,9 @@ class Routing:
         state = self._state
         if not header.topic:
             state.refuse(sender, header, "protocol_error", "A publication needs a topic.")
+            return
+        if header.topic.startswith(OWN_TOPICS):
+            state.refuse(sender, header, "refused", "The broker alone publishes on this topic.")
             return
         receivers = state.topics.receivers(header.topic, header.scope)
         for receiver in receivers:

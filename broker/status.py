@@ -5,6 +5,8 @@ Owns what is reported and how much of it. Reads the tables, changes nothing.
 
 from __future__ import annotations
 
+from collections import deque
+
 from pisub.protocol.session import PeerStatus, RoleHolder, StatusReport
 from pisub.protocol.version import WIRE_VERSIONS
 
@@ -12,9 +14,37 @@ from .state import State
 
 #: Peers and roles that one report lists: 256 of each are some 80 KB, well inside a body; the counters count all.
 MAX_LISTED = 256
+#: How often the counters are looked at, and how many looks are remembered.
+SAMPLE_S = 1.0
+SAMPLES = 11
 
 
-def report(state: State, now: float, *, parked: int) -> StatusReport:
+class Rates:
+    """Messages per second, over the last ten seconds or so."""
+
+    def __init__(self, state: State, now: float) -> None:
+        self._state = state
+        self._samples: deque[tuple[float, dict[str, int]]] = deque([(now, self._sample())], maxlen=SAMPLES)
+
+    def _sample(self) -> dict[str, int]:
+        counters = self._state.counters
+        refused = sum(count for name, count in counters.items() if name.startswith("refused_"))
+        return {"received": self._state.received, "refused": refused, "dropped": counters["dropped"]}
+
+    def note(self, now: float) -> None:
+        """Look once a second; called more often it does nothing."""
+        if now - self._samples[-1][0] >= SAMPLE_S:
+            self._samples.append((now, self._sample()))
+
+    def now(self, now: float) -> dict[str, int]:
+        """Return the rates; none in the first moment of a broker."""
+        at, before = self._samples[0]
+        if now - at < SAMPLE_S / 2:
+            return {}
+        return {name: round((count - before[name]) / (now - at)) for name, count in self._sample().items()}
+
+
+def report(state: State, now: float, *, parked: int, rates: Rates) -> StatusReport:
     """Return the figures as they are now, the busiest peers first."""
     peers = sorted(state.peers.values(), key=lambda peer: (-peer.mailbox.queued_bytes, peer.address))
     held = [(key, role) for key, role in state.roles.items() if role.holder is not None]
@@ -56,4 +86,5 @@ def report(state: State, now: float, *, parked: int) -> StatusReport:
         ),
         open_calls=sum(len(peer.calls) for peer in state.peers.values()),
         counters={**state.counters, **gauges},
+        rates=rates.now(now),
     )

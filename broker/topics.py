@@ -5,7 +5,7 @@ Owns the subscriptions of all peers. A published message reaches a peer once, ho
 
 from __future__ import annotations
 
-from pisub.protocol.session import Subscription
+from pisub.protocol.session import TRACE_TOPIC, Subscription
 
 from .peers import Peer
 
@@ -47,6 +47,11 @@ class Topics:
         """Remove all of a peer's subscriptions."""
         for each in tuple(peer.subscriptions):
             self.remove(peer, each)
+
+    @property
+    def tracers(self) -> list[Peer]:
+        """Return who wants to see what passes through."""
+        return [peer for peer, _ in self._exact.get(TRACE_TOPIC, ())]
 
     def receivers(self, topic: str, scope: str) -> tuple[Peer, ...]:
         """Return the peers that want a message published on a topic in a scope, each once."""

@@ -12,12 +12,17 @@ import tempfile
 from pathlib import Path
 
 from pisub.config import Settings, session_runtime_dir
-from pisub.errors import UnsafePathError
+from pisub.errors import RefusedError, UnsafePathError
 
 PRIVATE_DIR = 0o700
 PRIVATE_FILE = 0o600
 #: `sockaddr_un` holds 107 bytes and a NUL; the longest name that we put behind the directory is 48 bytes.
 _MAX_SOCKET_DIR_BYTES = 107 - 49
+
+#: Where an address of another machine is given, whatever way.
+NO_TCP = (
+    "tcp:// is refused: it comes with remote launchers, and then only with CURVE. Use a runtime directory (ipc://)."
+)
 
 
 def state_root(settings: Settings) -> Path:
@@ -34,8 +39,13 @@ def runtime_dir(settings: Settings) -> Path:
 
     A directory whose path is too long for a socket is replaced by one under the temp directory, named by the digest
     of the wanted path: every process that wants the same directory finds the same replacement.
+
+    Raises:
+        RefusedError: It is the address of another machine.
     """
     if settings.runtime_dir is not None:
+        if str(settings.runtime_dir).startswith("tcp:/"):
+            raise RefusedError(NO_TCP)
         wanted = settings.runtime_dir.absolute()
     elif base := session_runtime_dir():
         wanted = Path(base) / "pisub"

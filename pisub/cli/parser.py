@@ -168,7 +168,7 @@ def _host(parser: argparse.ArgumentParser) -> None:
 
 
 def _broker(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["start", "status", "stop"])
+    parser.add_argument("action", choices=["start", "status", "stop", "trace"])
     _json(parser)
 
 
@@ -205,7 +205,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("answer", "answer", "answer a question", _answer),
     Command("decline", "answer", "say that a question will not be answered", _decline),
     Command("host", "host", "answer a session's questions in this terminal", _host),
-    Command("broker", "broker", "start, look at or stop the broker", _broker),
+    Command("broker", "broker", "start, look at, trace or stop the broker", _broker),
     Command("agents", "agents", "list agents", _agents),
     Command("trust", "trust", "let a project's agents run code", _trust),
     Command("doctor", "doctor", "check this machine's setup", _json),

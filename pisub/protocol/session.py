@@ -239,6 +239,43 @@ class StatusReport(Message, frozen=True, kw_only=True, tag="status-report"):
     roles: tuple[RoleHolder, ...] = ()
     open_calls: int = 0
     counters: dict[str, int] = {}
+    #: Messages per second over the last ten seconds or so.
+    rates: dict[str, int] = {}
+
+
+#: What passes through the broker, as envelopes: to exact subscribers with ``ADMIN``, droppable. Only the broker
+#: publishes on topics that begin with ``OWN_TOPICS``.
+OWN_TOPICS: Final = "pisub:broker:"
+TRACE_TOPIC: Final = "pisub:broker:trace"
+
+
+class Envelope(Part, frozen=True, kw_only=True):
+    """What the broker reads of one message. Never its body."""
+
+    #: '' is the broker itself, or a connection that has not said Hello.
+    sender: str = ""
+    incarnation: int = 0
+    #: One of ``Kind``; 0 for a frame that could not be read.
+    kind: int = 0
+    priority: int = 0
+    message_id: int = 0
+    correlation_id: int = 0
+    scope: str = ""
+    topic: str = ""
+    to: str = ""
+    #: Of the role for which the sender speaks; 0 for none.
+    generation: int = 0
+    ttl_ms: int = 0
+    flags: int = 0
+    trace: str = ""
+    #: Of the body, or of the whole frame where it could not be read.
+    body_bytes: int = 0
+
+
+class Traced(Message, frozen=True, kw_only=True, tag=TRACE_TOPIC):
+    """Messages that the broker got or said, in order."""
+
+    envelopes: tuple[Envelope, ...]
 
 
 class Shutdown(Message, frozen=True, kw_only=True, tag="shutdown"):
@@ -254,4 +291,6 @@ class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
 #: Bodies of CONTROL frames.
 ControlRequest = Claim | Release | FindRole | Subscribe | Unsubscribe | Watch | Unwatch | Status | Shutdown
 #: Bodies of what the broker answers or sends of itself.
-BrokerMessage = Welcome | Failure | Claimed | RoleGranted | RoleHolder | Terminated | Done | StatusReport | Leaving
+BrokerMessage = (
+    Welcome | Failure | Claimed | RoleGranted | RoleHolder | Terminated | Done | StatusReport | Leaving | Traced
+)

@@ -32,6 +32,7 @@ PARTS: dict[str, type[msgspec.Struct]] = {
     "held role": session.HeldRole,
     "subscription": session.Subscription,
     "peer": session.PeerStatus,
+    "envelope": session.Envelope,
     "question": checkpoint.Question,
     "answer": checkpoint.Answer,
 }

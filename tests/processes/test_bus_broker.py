@@ -93,6 +93,63 @@ def test_what_is_published_reaches_its_subscribers_until_they_leave(settings: Se
     with_two(settings, work)
 
 
+def test_a_reply_on_a_topic_is_its_requester_s_and_seen_by_observers_whose_own_calls_go_on(settings: Settings) -> None:
+    async def main() -> None:
+        async with (
+            await Bus.connect(settings, kind=PeerKind.CLIENT) as asker,
+            await Bus.connect(settings, kind=PeerKind.CLIENT, address="rpc:1") as answerer,
+            await Bus.connect(settings, kind=PeerKind.OBSERVER) as observer,
+        ):
+            seen: list[tuple[str, str, str]] = []
+
+            def note(name: str) -> Callable[[Incoming], None]:
+                return lambda incoming: seen.append((name, incoming.topic, incoming.decode(Said).text))
+
+            held = asyncio.Event()
+
+            async def answer(message: Say, _sender: Sender) -> Said:
+                if message.is_held:
+                    await held.wait()
+                return Said(text=message.text, times=1)
+
+            answerer.serve(Say, answer, reply_topic=lambda message: f"subagents:rpc:v1:reply:{message.text}")
+            await observer.subscribe("subagents:rpc:v1:reply:q1", note("exact"), scope="s")
+            await observer.subscribe("subagents:rpc:", note("prefix"), is_prefix=True)
+            await observer.subscribe("subagents:rpc:", note("other session"), is_prefix=True, scope="elsewhere")
+            # Both have a call open under the same number: the copy must not be taken for its answer.
+            own = asyncio.create_task(
+                observer.call("rpc:1", Say(text="own", is_held=True), Said, timeout_s=20, scope="s")
+            )
+            while asker._core._last_id < observer._core._last_id:
+                asker._core.next_id()
+            assert await asker.call("rpc:1", Say(text="q1"), Said, timeout_s=20, scope="s") == Said(text="q1", times=1)
+            await eventually_async(lambda: len(seen) == 2, what="the observers see it")
+            topic = "subagents:rpc:v1:reply:q1"
+            assert sorted(seen) == [("exact", topic, "q1"), ("prefix", topic, "q1")]
+            assert not own.done()
+            held.set()
+            assert await own == Said(text="own", times=1)
+
+    asyncio.run(main())
+
+
+def test_a_published_request_is_answered_to_its_requester_without_a_subscription(settings: Settings) -> None:
+    async def work(asker: Bus, answerer: Bus) -> None:
+        got: list[tuple[str, str]] = []
+        asker.on_tell(Said, lambda message, sender: got.append((message.text, sender.address)))
+
+        def answer(incoming: Incoming) -> None:
+            said = Said(text=incoming.decode(Say).text, times=1)
+            answerer.publish("subagents:rpc:v1:reply:7", said, to=incoming.sender.address)
+
+        await answerer.subscribe("subagents:rpc:v1:request", answer)
+        asker.publish("subagents:rpc:v1:request", Say(text="ping"))
+        await eventually_async(lambda: got, what="the reply arrives")
+        assert got == [("ping", "echo:1")]
+
+    with_two(settings, work)
+
+
 def test_the_first_claim_wins_and_the_one_that_waits_is_next(settings: Settings) -> None:
     async def work(asker: Bus, answerer: Bus) -> None:
         granted: list[RoleGranted] = []

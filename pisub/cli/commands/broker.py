@@ -17,18 +17,21 @@ from pisub.config import Settings
 from pisub.errors import WaitTimeoutError
 from pisub.launch import BrokerInfo, ensure_broker, find_broker
 from pisub.process import Liveness, ProcessIdentity, liveness, open_pidfd
+from pisub.protocol.session import PeerStatus
 from pisub.record.layout import Layout
 
 _LEAVES_WITHIN_S: Final = 5.0
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
-    """Do one of the three."""
+    """Do one of the four."""
     match arguments.action:
         case "start":
             return _say(console, ensure_broker(settings))
         case "stop":
             return _stop(console, settings)
+        case "trace":
+            return _trace(console, settings)
         case _:
             return _status(console, settings)
 
@@ -69,9 +72,32 @@ def _status(console: Console, settings: Settings) -> Exit:
     if report.roles:
         rows = [(each.role, safe_line(each.scope) or "-", each.address) for each in report.roles]
         console.result("\n".join(table(("ROLE", "SESSION", "HOLDER"), rows)))
+    peer_rows = [
+        (each.address, each.kind, str(each.pid or "?"), _pace(each), f"{each.queued_bytes} B", str(each.dropped))
+        for each in report.peers
+    ]
+    if peer_rows:
+        console.result("\n".join(table(("PEER", "KIND", "PID", "PACE", "QUEUED", "DROPPED"), peer_rows)))
+    if report.rates:
+        console.result("per second: " + ", ".join(f"{name} {rate}" for name, rate in sorted(report.rates.items())))
     if report.counters:
         console.result("\n".join(f"{name} {count}" for name, count in sorted(report.counters.items())))
     return Exit.OK
+
+
+def _pace(peer: PeerStatus) -> str:
+    if not peer.is_connected:
+        return "away"
+    return "slow" if peer.is_suspended else "ok"
+
+
+def _trace(console: Console, settings: Settings) -> Exit:
+    if find_broker(settings) is None:
+        return _none(console, Exit.NOT_FOUND)
+    refuse_children(Layout.of(settings), "trace the broker")
+    from pisub.cli.broker_trace import trace  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
+
+    return trace(settings, console)
 
 
 def _stop(console: Console, settings: Settings) -> Exit:
