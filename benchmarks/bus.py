@@ -11,8 +11,6 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
-
 from benchmarks.harness import (
     CpuMeter,
     Report,
@@ -24,15 +22,9 @@ from benchmarks.harness import (
     private_broker,
     private_settings,
 )
+from benchmarks.load_lanes import Load
 
 _WORKER = "benchmarks.bus_worker"
-
-
-class Load(msgspec.Struct, frozen=True):
-    """What an asking worker is told."""
-
-    k: int
-    seconds: float
 
 
 class Pair:

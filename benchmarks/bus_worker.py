@@ -9,18 +9,15 @@ import asyncio
 import os
 import sys
 import threading
-import time
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
 import zmq
 
-from benchmarks.bus import Load
-from benchmarks.harness import Sample, reply_line
+from benchmarks.harness import reply_line
+from benchmarks.load_lanes import Seen, serve_loads, serve_until_end
 from pisub.client.bus import Bus
 from pisub.config import load_settings
-from pisub.errors import PisubError
 from pisub.protocol.base import Message
 from pisub.protocol.session import PeerKind
 from pisub.transport.dealer import new_context
@@ -29,8 +26,6 @@ _NOBLOCK: Final = int(zmq.NOBLOCK)
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 _PAYLOAD: Final = "x" * 300
-#: Every so many calls one latency is kept: enough for a p99, and no list of millions.
-_KEEP_EVERY: Final = 8
 _ANSWERER: Final = "bench-answerer"
 
 
@@ -50,56 +45,6 @@ class Pong(Message, frozen=True, kw_only=True, tag="bench:pong"):
     times: int = 1
 
 
-Ask = Callable[[int], Awaitable[Pong]]
-
-
-async def keep_asking(ask: Ask, load: Load, first: int) -> Sample:
-    """Keep ``load.k`` calls outstanding for ``load.seconds``; numbers count from ``first``."""
-    latencies: list[float] = []
-    number = first
-    lost = doubled = 0
-    begin = time.perf_counter()
-    end = begin + load.seconds
-
-    async def lane() -> None:
-        nonlocal number, lost, doubled
-        while (asked_at := time.perf_counter()) < end:
-            number += 1
-            mine = number
-            try:
-                pong = await ask(mine)
-            except PisubError:
-                lost += 1
-                continue
-            lost += pong.number != mine
-            doubled += pong.times - 1
-            if not mine % _KEEP_EVERY:
-                latencies.append((time.perf_counter() - asked_at) * 1000)
-
-    await asyncio.gather(*(lane() for _ in range(load.k)))
-    elapsed = time.perf_counter() - begin
-    return Sample(count=number - first, elapsed_s=elapsed, latencies_ms=latencies, lost=lost, doubled=doubled)
-
-
-async def serve_loads(ask: Ask) -> None:
-    """Answer the benchmark's lines until they end; they are read in a thread, which costs the loop nothing."""
-    loop = asyncio.get_running_loop()
-    lines: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def read() -> None:
-        for line in sys.stdin.buffer:
-            loop.call_soon_threadsafe(lines.put_nowait, line)
-        loop.call_soon_threadsafe(lines.put_nowait, b"")
-
-    threading.Thread(target=read, daemon=True).start()
-    asked = 0
-    reply_line("ready")
-    while line := await lines.get():
-        sample = await keep_asking(ask, msgspec.json.decode(line, type=Load), asked)
-        asked += sample.count
-        reply_line(sample)
-
-
 # Through pisub. --------------------------------------------------------------------------------------------------
 
 
@@ -116,23 +61,7 @@ async def answer_by_bus() -> None:
     seen = Seen()
     async with await Bus.connect(load_settings(), kind=PeerKind.CLIENT, address=_ANSWERER) as bus:
         bus.serve(Ping, lambda ping, _: Pong(number=ping.number, payload=ping.payload, times=seen(ping.number)))
-        await serve_loads(lambda _: asyncio.sleep(0, Pong(number=0, payload="")))
-
-
-class Seen:
-    """Counts calls per number; keeps the newest few thousand, more than can be on their way."""
-
-    def __init__(self) -> None:
-        self._times: dict[int, int] = {}
-
-    def __call__(self, number: int) -> int:
-        """Return how often this number has come, this time included."""
-        times = self._times
-        times[number] = count = times.get(number, 0) + 1
-        if len(times) > 65_536:
-            for old in list(times)[:32_768]:
-                del times[old]
-        return count
+        await serve_until_end()
 
 
 # Without it. -----------------------------------------------------------------------------------------------------

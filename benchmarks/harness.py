@@ -39,8 +39,12 @@ class Sample(msgspec.Struct, kw_only=True):
     latencies_ms: list[float]
     lost: int = 0
     doubled: int = 0
+    #: Answers that belonged to another question.
+    foreign: int = 0
     #: Microseconds of CPU per operation, by process.
     cpu_us: dict[str, float] = {}
+    #: What only this benchmark measures, by a name with its unit.
+    extra: dict[str, float] = {}
 
     @property
     def per_s(self) -> float:
@@ -58,9 +62,11 @@ class Row(msgspec.Struct, kw_only=True):
     p99_ms: float
     lost: int
     doubled: int
+    foreign: int = 0
     ratio: float | None = None
     against: str | None = None
     cpu_us: dict[str, float] = {}
+    extra: dict[str, float] = {}
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -69,6 +75,16 @@ class Report(msgspec.Struct, kw_only=True):
     benchmark: str
     machine: str
     rows: list[Row]
+    #: What could not be compared, and why; one line each.
+    skipped: list[str] = []
+
+
+class Suite(msgspec.Struct, kw_only=True):
+    """What ``--json`` prints of several benchmarks."""
+
+    benchmark: str
+    machine: str
+    reports: list[Report]
 
 
 class Side(Protocol):
@@ -98,8 +114,7 @@ class Worker:
             cwd=_ROOT,
             env={**caller_environment(), **(environ or {})},
         )
-        self._process_times = psutil.Process(self._process.pid)
-        self._receive(object)
+        self.receive(object)
 
     def __enter__(self) -> Self:
         return self
@@ -120,12 +135,17 @@ class Worker:
 
     def ask(self, question: object, kind: type[T]) -> T:
         """Send one question and wait for its answer."""
+        self.send(question)
+        return self.receive(kind)
+
+    def send(self, question: object) -> None:
+        """Send one question."""
         stdin = cast("IO[bytes]", self._process.stdin)
         stdin.write(msgspec.json.encode(question) + b"\n")
         stdin.flush()
-        return self._receive(kind)
 
-    def _receive(self, kind: type[T]) -> T:
+    def receive(self, kind: type[T]) -> T:
+        """Wait for the answer to the oldest question that has none."""
         line = cast("IO[bytes]", self._process.stdout).readline()
         if not line:
             raise RuntimeError(f"The benchmark's worker {self._process.args!r} ended with {self._process.wait()}.")
@@ -146,10 +166,13 @@ def reply_line(answer: object) -> None:
 
 
 class CpuMeter:
-    """CPU time that processes use between two looks, all their threads together."""
+    """CPU time that processes use between two looks, all their threads together; several may share a name."""
 
-    def __init__(self, **pids: int) -> None:
-        self._processes = {name: psutil.Process(pid) for name, pid in pids.items()}
+    def __init__(self, **pids: int | Sequence[int]) -> None:
+        self._processes = {
+            name: [psutil.Process(pid) for pid in ([each] if isinstance(each, int) else each)]
+            for name, each in pids.items()
+        }
         self._before = self._look()
 
     def per_operation(self, count: int) -> dict[str, float]:
@@ -158,8 +181,8 @@ class CpuMeter:
         return {name: (after[name] - self._before[name]) / max(count, 1) * 1e6 for name in after}
 
     def _look(self) -> dict[str, float]:
-        times = {name: process.cpu_times() for name, process in self._processes.items()}
-        return {name: each.user + each.system for name, each in times.items()}
+        times = {name: [each.cpu_times() for each in processes] for name, processes in self._processes.items()}
+        return {name: sum(each.user + each.system for each in all_of_it) for name, all_of_it in times.items()}
 
 
 @contextmanager
@@ -188,7 +211,11 @@ def private_broker(settings: Settings) -> Generator[BrokerInfo]:
 
 def environment_of(settings: Settings) -> dict[str, str]:
     """Return the variables that make a worker load these settings."""
-    return {"PISUB_HOME": str(settings.home), "PISUB_RUNTIME_DIR": str(settings.runtime_dir), "PISUB_FSYNC": "0"}
+    return {
+        "PISUB_HOME": str(settings.home),
+        "PISUB_RUNTIME_DIR": str(settings.runtime_dir),
+        "PISUB_FSYNC": str(int(settings.fsync)),
+    }
 
 
 def compare(
@@ -237,6 +264,8 @@ def _row(case: str, k: int, samples: Sequence[Sample]) -> Row:
         p99_ms=round(statistics.median(percentile(each.latencies_ms, 0.99) for each in samples), 4),
         lost=sum(each.lost for each in samples),
         doubled=sum(each.doubled for each in samples),
+        foreign=sum(each.foreign for each in samples),
+        extra={name: round(statistics.median(each.extra[name] for each in samples), 3) for name in samples[0].extra},
         cpu_us={name: round(statistics.median(each.cpu_us[name] for each in samples), 2) for name in names},
     )
 
@@ -259,13 +288,18 @@ def table(report: Report) -> str:
     """Lay a report out for a person."""
     lines = [f"{report.benchmark} on {report.machine}", ""]
     lines.append(
-        f"{'case':<24}{'K':>6}{'per s':>11}{'p50 ms':>9}{'p99 ms':>9}{'lost':>6}{'twice':>6}{'ratio':>7}  CPU us per op"
+        f"{'case':<28}{'K':>6}{'per s':>11}{'p50 ms':>10}{'p99 ms':>10}{'lost':>6}{'twice':>6}{'ratio':>8}"
+        "  CPU us per op"
     )
     for row in report.rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
         cpu = ", ".join(f"{name} {value:.1f}" for name, value in row.cpu_us.items())
+        extra = "".join(f"; {name} {value:g}" for name, value in row.extra.items())
         lines.append(
-            f"{row.case:<24}{row.k:>6}{row.per_s:>11,.0f}{row.p50_ms:>9.3f}{row.p99_ms:>9.3f}{row.lost:>6}{row.doubled:>6}"
-            f"{ratio:>7}  {cpu}" + (f"  (ratio to {row.against})" if row.against else "")
+            f"{row.case:<28}{row.k:>6}{row.per_s:>11,.0f}{row.p50_ms:>10.3f}{row.p99_ms:>10.3f}{row.lost:>6}"
+            f"{row.doubled:>6}{ratio:>8}  {cpu}"
+            + (f"  (ratio to {row.against})" if row.against else "")
+            + (f"; foreign {row.foreign}" if row.foreign else "")
+            + extra
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"skipped: {each}" for each in report.skipped)])
