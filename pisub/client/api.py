@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisub.client.bus import Bus
 from pisub.client.runs import Run
-from pisub.client.spawn import SpawnRequest, record_launch_error, submit
+from pisub.client.spawn import SpawnRequest, spawn_blocking
 from pisub.client.views import current_views
 from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
-from pisub.errors import InvalidArgumentError, PisubError
+from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import Dialogs
 from pisub.ids import check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
@@ -94,14 +95,21 @@ class Client:
             attached=attached,
             environ=environ,
         )
-        submission = await asyncio.to_thread(submit, self.settings, self.layout, request)
-        run = Run(submission.spec.run_id, layout=self.layout, bus=self.bus)
-        if submission.needs_launch:
-            try:
-                await self._launcher.launch(submission.message)
-            except (PisubError, OSError) as error:
-                raise await asyncio.to_thread(record_launch_error, self.layout, run.id, error) from error
-        return run
+        given_up = threading.Event()
+        try:
+            # One piece of work in one thread: a cancellation between submission and launch would leave it queued.
+            spec = await asyncio.to_thread(
+                spawn_blocking,
+                self.settings,
+                self.layout,
+                request,
+                launcher=self._launcher,
+                is_given_up=given_up.is_set,
+            )
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
+        return Run(spec.run_id, layout=self.layout, bus=self.bus)
 
     def run(self, run_id: str) -> Run:
         """Return a run by its id, or by a prefix that fits one run of this session, else one of all.

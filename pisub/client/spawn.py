@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -92,8 +92,25 @@ def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submiss
     return Submission(spec=spec, message=_launch_message(settings, spec, request.environ), needs_launch=needs_launch)
 
 
-def spawn_blocking(settings: Settings, layout: Layout, request: SpawnRequest) -> RunSpec:
+def spawn_blocking(
+    settings: Settings,
+    layout: Layout,
+    request: SpawnRequest,
+    *,
+    launcher: LocalLauncher | None = None,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> RunSpec:
     """Submit a run and start its runner, without a loop and without a broker. Returns what was submitted.
+
+    What is submitted is launched or ends here, whatever happens in between: else it would be queued for as long as
+    this process lives.
+
+    Args:
+        settings: Where record and nursery are.
+        layout: The record.
+        request: What to run.
+        launcher: What starts the runner; None makes one.
+        is_given_up: Asked between the two steps; true ends the run instead of launching it.
 
     Raises:
         LaunchError: The runner could not be started. The run is recorded as failed.
@@ -103,10 +120,19 @@ def spawn_blocking(settings: Settings, layout: Layout, request: SpawnRequest) ->
     submission = submit(settings, layout, request)
     if submission.needs_launch:
         try:
-            LocalLauncher(settings).launch_blocking(submission.message)
+            _launch(launcher or LocalLauncher(settings), submission.message, is_given_up)
         except (PisubError, OSError) as error:
             raise record_launch_error(layout, submission.spec.run_id, error) from error
+        except BaseException as error:
+            record_launch_error(layout, submission.spec.run_id, error)
+            raise
     return submission.spec
+
+
+def _launch(launcher: LocalLauncher, message: LaunchMessage, is_given_up: Callable[[], bool]) -> None:
+    if is_given_up():
+        raise LaunchError("its caller gave it up.")
+    launcher.launch_blocking(message)
 
 
 def resolve_agent(settings: Settings, name: str, cwd: Path) -> AgentSnapshot:
@@ -116,12 +142,12 @@ def resolve_agent(settings: Settings, name: str, cwd: Path) -> AgentSnapshot:
     return snapshot(definition)
 
 
-def record_launch_error(layout: Layout, run_id: str, error: PisubError | OSError) -> LaunchError:
+def record_launch_error(layout: Layout, run_id: str, error: BaseException) -> LaunchError:
     """End a submitted run whose launch was answered with an error, and return the error to raise.
 
     Where a runner took the run all the same, the record keeps what the runner writes.
     """
-    problem = LaunchError(f"Run {run_id} could not be started: {error}")
+    problem = LaunchError(f"Run {run_id} could not be started: {str(error) or type(error).__name__}")
     reconcile(layout, run_id, now_ms=SystemClock().wall_ms(), launch_error=problem.message)
     return problem
 
