@@ -49,6 +49,8 @@ class Link:
         self._bus: Bus | None = None
         self._opening: asyncio.Task[None] | None = None
         self._has_failed = False
+        #: The newest of each topic from before the connection: whoever follows the run learns of it late, not never.
+        self._unsent: dict[str, tuple[Message, int]] = {}
 
     @property
     def bus(self) -> Bus | None:
@@ -65,8 +67,10 @@ class Link:
         self._opening = asyncio.create_task(self._open(), name="bus")
 
     def publish(self, topic: str, message: Message, *, priority: int = Priority.NORMAL) -> None:
-        """Publish in the session's scope, if there is a connection; never blocks."""
-        if self._bus is not None:
+        """Publish in the session's scope, at once or when the first connection is made; never blocks."""
+        if self.is_connecting:
+            self._unsent[topic] = (message, priority)
+        elif self._bus is not None:
             with contextlib.suppress(PisubError):  # too large, or closed: the files have it
                 self._bus.publish(topic, message, scope=self._spec.session_id, priority=priority)
 
@@ -102,6 +106,9 @@ class Link:
         bus.on_tell(AnswerPosted, self._note_answer)
         bus.on_state(self._note_state)
         self._hooks.on_connected()
+        unsent, self._unsent = self._unsent, {}
+        for topic, (message, priority) in unsent.items():
+            self.publish(topic, message, priority=priority)
         try:
             await bus.subscribe(HOST_READY_TOPIC, self._note_host, scope=self._spec.session_id)
         except PisubError as error:

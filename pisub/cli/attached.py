@@ -50,8 +50,9 @@ async def run_watched(
             on_no_host=request.on_no_host,
             attached=request.is_attached,
         )
-        console.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
-        return client, await _watch(run, console, progress)
+        progress.run_id = run.id
+        progress.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
+        return client, await _watch(run, progress)
 
 
 @contextlib.asynccontextmanager
@@ -61,15 +62,16 @@ async def _session(settings: Settings, progress: Progress, dialogs: Dialogs | No
             yield client
         return
     # A session that has a host already keeps it: the questions then go there.
-    async with host(dialogs=DialogsOverProgress(dialogs, progress), wait=True, settings=settings) as hosting:
+    over_progress = DialogsOverProgress(dialogs, progress, progress.caught_up)
+    async with host(dialogs=over_progress, wait=True, settings=settings) as hosting:
         yield hosting.client
 
 
-async def _watch(run: Run, console: Console, progress: Progress) -> RunResult:
+async def _watch(run: Run, progress: Progress) -> RunResult:
     stopping: list[asyncio.Task[RunResult]] = []
 
     def stop() -> None:
-        console.say("stopping the run; Ctrl-C again leaves at once")
+        progress.say("stopping the run; Ctrl-C again leaves at once")
         stopping.append(asyncio.get_running_loop().create_task(run.stop("interrupted by the user")))
 
     with Interrupts(stop):

@@ -155,6 +155,10 @@ class Host:
         """Whether it holds the role now. Without, it waits for its turn and shows no dialogs."""
         return self._session.is_host
 
+    async def wait_for_turn(self) -> None:
+        """Return when it holds the role, or has held it: at once, unless the session had a host already."""
+        await self._session.wait_for_turn()
+
 
 @contextlib.asynccontextmanager
 async def connect(

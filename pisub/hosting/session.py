@@ -93,6 +93,10 @@ class HostSession:
         """Whether it holds the role now. Without, it waits for its turn and shows no dialogs."""
         return self._is_host and not self._is_stopped
 
+    async def wait_for_turn(self) -> None:
+        """Return when it holds the role, or has held it."""
+        await self._hosting.wait()
+
     def on_completion(self, handler: CompletionHandler) -> None:
         """Have ``handler`` called for each end of a run of the session. Without one the ends stay for another host."""
         self._completions.handler = handler

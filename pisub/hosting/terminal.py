@@ -7,8 +7,9 @@ never blocked: keys come through it, and what is drawn is short.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from pisub.errors import InvalidArgumentError
@@ -24,16 +25,22 @@ SETTLE_S: Final = 0.25
 _MAX_NAME_CHARS: Final = 60
 
 
+def _interrupt_process() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
 class TerminalDialogs:
     """Asks in the terminal that this process has. An implementation of ``pisub.hosting.dialogs.Dialogs``.
 
-    Esc or Ctrl-C dismisses the question at hand, and nothing else. Where the terminal can do no more than print lines
+    Esc dismisses the question at hand, and nothing else. Ctrl-C answers nothing: it is passed on as SIGINT,
+    and the program decides what that means. Where the terminal can do no more than print lines
     (``TERM=dumb``), options are a numbered list and an empty line dismisses. ``NO_COLOR`` is heeded.
 
     Args:
         input: Where keys come from; None is this process's terminal.
         output: Where is drawn; None is this process's terminal.
         settle_s: See ``SETTLE_S``.
+        interrupt: Called at Ctrl-C, instead of SIGINT to this process.
 
     Raises:
         InvalidArgumentError: This process has no terminal.
@@ -45,6 +52,7 @@ class TerminalDialogs:
         input: Input | None = None,  # noqa: A002  # as prompt_toolkit names it
         output: Output | None = None,
         settle_s: float = SETTLE_S,
+        interrupt: Callable[[], None] = _interrupt_process,
     ) -> None:
         if input is None and not any(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
@@ -55,6 +63,7 @@ class TerminalDialogs:
         self._input = input
         self._output = output
         self._settle_s = settle_s
+        self._interrupt = interrupt
         self._face: Dialogs | None = None
         self._lock = asyncio.Lock()
 
@@ -79,7 +88,7 @@ class TerminalDialogs:
             else:
                 from pisub.hosting.terminal_rich import RichDialogs  # noqa: PLC0415  # see above
 
-                self._face = RichDialogs(self._input, self._output, settle_s=self._settle_s)
+                self._face = RichDialogs(self._input, self._output, settle_s=self._settle_s, interrupt=self._interrupt)
         return self._face
 
 

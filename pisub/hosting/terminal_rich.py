@@ -50,7 +50,9 @@ _EMPTY_HELP: Final = "an empty answer is none: write something, or Esc dismisses
 class RichDialogs:
     """One dialog at a time on one terminal. Made by ``TerminalDialogs``, which see."""
 
-    def __init__(self, source: Input | None, target: Output | None, *, settle_s: float) -> None:
+    def __init__(
+        self, source: Input | None, target: Output | None, *, settle_s: float, interrupt: Callable[[], None]
+    ) -> None:
         # Whichever of the standard streams is a terminal: a task may come on stdin, a result go to stdout.
         self._input = source or create_input(always_prefer_tty=True)
         self._output = target or create_output(always_prefer_tty=True)
@@ -58,6 +60,7 @@ class RichDialogs:
             # A terminal that does not answer where its cursor is would hold every closing up for a second.
             self._output.enable_cpr = False
         self._settle_s = settle_s
+        self._interrupt = interrupt
 
     async def select(self, title: str, options: Sequence[str], context: DialogContext) -> str | None:
         """Let the human choose."""
@@ -69,7 +72,7 @@ class RichDialogs:
 
     async def _ask(self, title: str, context: DialogContext, make: Callable[[_Dialog], _Choice | _Field]) -> str | None:
         self._print(*opening(title, context))
-        dialog = _Dialog(context, settle_s=self._settle_s)
+        dialog = _Dialog(context, settle_s=self._settle_s, interrupt=self._interrupt)
         part = make(dialog)
         application: Application[str | None] = Application(
             layout=Layout(HSplit([part.window, dialog.toolbar])),
@@ -98,18 +101,23 @@ class RichDialogs:
 
 
 class _Dialog:
-    """What both kinds of dialogs have: the countdown, the settling, the ways to dismiss."""
+    """What both kinds of dialogs have: the countdown, the settling, Esc and Ctrl-C."""
 
-    def __init__(self, context: DialogContext, *, settle_s: float) -> None:
+    def __init__(self, context: DialogContext, *, settle_s: float, interrupt: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._countdown = Countdown(context.remaining_s, self._loop.time())
         self._ready_at = self._loop.time() + settle_s
+
+        def interrupted(_: KeyPressEvent) -> None:
+            interrupt()
+
         self.is_ready = Condition(lambda: self._loop.time() >= self._ready_at)
         self.help = ""
         self.bindings = KeyBindings()
         self.toolbar = Window(FormattedTextControl(self._toolbar), height=1, wrap_lines=False)
-        for key in ("escape", "c-c"):
-            self.bindings.add(key, filter=self.is_ready)(_dismiss)
+        self.bindings.add("escape", filter=self.is_ready)(_dismiss)
+        # The terminal is in raw mode and sends no signal. The dialog stays: who is interrupted closes it, or does not.
+        self.bindings.add("c-c")(interrupted)
 
     def _toolbar(self) -> AnyFormattedText:
         left = self._countdown.text(self._loop.time())

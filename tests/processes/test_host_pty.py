@@ -33,7 +33,11 @@ async def main():
     await asyncio.wait([closing])
     second = await dialogs.input("What for?", "a purpose", context)
     third = await dialogs.select("Last?", ("yes", "no"), context)
-    Path(sys.argv[1]).write_text(repr((first, second, third)))
+    try:
+        fourth = await dialogs.select("Once more?", ("left", "right"), context)
+    except asyncio.CancelledError:
+        fourth = "interrupted"
+    Path(sys.argv[1]).write_text(repr((first, second, third, fourth)))
 
 asyncio.run(main())
 print("over")
@@ -94,7 +98,7 @@ def drawn(request: pytest.FixtureRequest, result: Path) -> Iterator[Terminal]:
     terminal.close()
 
 
-def test_arrows_text_and_ctrl_c_in_a_drawn_terminal(drawn: Terminal, result: Path) -> None:
+def test_arrows_text_escape_and_ctrl_c_in_a_drawn_terminal(drawn: Terminal, result: Path) -> None:
     drawn.sees("scout asks · run 01jabcdefg · question 1 of 2")
     drawn.sees("left · ↑↓ or digits")
     drawn.types("\x1b[B\r", after_s=0.4)
@@ -106,11 +110,14 @@ def test_arrows_text_and_ctrl_c_in_a_drawn_terminal(drawn: Terminal, result: Pat
     drawn.sees("✓ to see grün")
     drawn.sees("Last?")
     drawn.sees("2. no")
-    drawn.types("\x03", after_s=0.4)
+    drawn.types("\x1b", after_s=0.4)
     drawn.sees("✗ dismissed")
+    drawn.sees("2. right")
+    drawn.types("\x03", after_s=0.4)
+    drawn.sees("✗ closed: no longer needed")
     drawn.sees("over")
     assert drawn.process.wait(HANG_S) == 0
-    assert result.read_text() == "('shell', 'to see grün', None)"
+    assert result.read_text() == "('shell', 'to see grün', None, 'interrupted')"
 
 
 def test_no_color_means_no_colour(result: Path) -> None:
@@ -141,9 +148,12 @@ def test_numbers_and_lines_in_a_terminal_that_can_only_print(result: Path) -> No
         terminal.sees("(1-2)] > ")
         terminal.types("\n", after_s=0.3)
         terminal.sees("✗ dismissed")
+        terminal.sees("2. right")
+        terminal.types("1\n", after_s=0.3)
+        terminal.sees("✓ left")
         terminal.sees("over")
         assert terminal.process.wait(HANG_S) == 0
-        assert result.read_text() == "('shell', 'to see', None)"
+        assert result.read_text() == "('shell', 'to see', None, 'left')"
         assert b"\x1b" not in terminal.raw
     finally:
         terminal.close()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pisub.client.bus import Bus, Sender
+from pisub.client.bus_types import Incoming
 from pisub.config import Settings
 from pisub.protocol.base import Message
 from pisub.protocol.checkpoint import (
@@ -19,13 +20,13 @@ from pisub.protocol.checkpoint import (
     AskStatus,
     HostReady,
 )
-from pisub.protocol.runs import RunState
+from pisub.protocol.runs import RunState, progress_topic
 from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
 from pisub.record.model import OutcomeKind, QuestionOutcome, RunResult
 from pisub.record.questions import list_open_asks, record_outcome
 from pisub.runs.spec import OnNoHost
-from tests.support.eventually import eventually, eventually_async
+from tests.support.eventually import HANG_S, eventually, eventually_async
 from tests.support.loops import in_loop
 from tests.support.runner_runs import RunnerProcess, execute, python_runner, submit
 
@@ -166,3 +167,20 @@ async def test_a_host_that_dies_with_the_dialog_open_is_followed_by_the_next(
     async with host(settings, lambda _: answers("b", "second host")):
         result = await wait(process)
     assert result.output == "ok b second host"
+
+
+@in_loop
+async def test_what_a_run_did_before_it_was_connected_is_told_when_it_is(settings: Settings, tmp_path: Path) -> None:
+    spec = submit(settings, python_runner(tmp_path, ASKER), cwd=tmp_path, on_no_host=OnNoHost.WAIT)
+    told: asyncio.Queue[Incoming] = asyncio.Queue()
+    bus = await Bus.connect(settings, kind=PeerKind.CLIENT, session="a-session")
+    try:
+        await bus.subscribe(progress_topic(spec.run_id), told.put_nowait, scope="a-session")
+        process = RunnerProcess(settings, spec)
+        # The agent asks at once, and nothing happens after that: the news is from before the connection.
+        async with asyncio.timeout(HANG_S):
+            await told.get()
+        process.request("stop", by_signal=signal.SIGUSR2)
+        assert (await wait(process)).state is RunState.STOPPED
+    finally:
+        await bus.close()

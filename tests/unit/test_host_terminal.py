@@ -77,7 +77,6 @@ def drawn(keys: str, title: str, context: DialogContext, *options: str) -> str:
         ("31" + ENTER, "left"),
         ("9" + ENTER, "left"),
         ("x" + ENTER, "left"),
-        (CTRL_C, None),
         (ESCAPE, None),
     ],
 )
@@ -96,13 +95,25 @@ def test_two_digits_reach_the_twelfth_option() -> None:
         ("one" + ALT_ENTER + "two" + ENTER, "one\ntwo"),
         (ENTER + "late" + ENTER, "late"),
         ("  " + ENTER + "x" + ENTER, "  x"),
-        ("half" + CTRL_C, None),
         ("half" + ESCAPE, None),
         ("grün 漢字" + ENTER, "grün 漢字"),
     ],
 )
 def test_text_is_taken_as_written_and_an_empty_one_never(keys: str, answer: str | None) -> None:
     assert write(keys) == answer
+
+
+def test_ctrl_c_answers_nothing_and_is_passed_on() -> None:
+    interrupts: list[str] = []
+    with create_pipe_input() as keyboard:
+        dialogs = TerminalDialogs(
+            input=keyboard, output=DummyOutput(), settle_s=0, interrupt=lambda: interrupts.append("once")
+        )
+        keyboard.send_text(CTRL_C + DOWN + ENTER)
+        assert run(dialogs.select("Which?", ("left", "right"), CONTEXT)) == "right"
+        keyboard.send_text("half" + CTRL_C + ENTER)
+        assert run(dialogs.input("Why?", "", CONTEXT)) == "half"
+    assert interrupts == ["once", "once"]
 
 
 def test_a_dialog_says_who_asks_why_and_how_long_there_is() -> None:

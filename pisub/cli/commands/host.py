@@ -13,12 +13,14 @@ from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.interrupts import Interrupts
+from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.cli.render import STATE_COLORS
 from pisub.cli.select import choose_dialogs, inbox_session
-from pisub.client.api import host
+from pisub.client.api import Host, host
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
-from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.protocol.limits import SETTLE_S
 from pisub.record.layout import Layout
 from pisub.record.sessions import Delivery
 
@@ -34,7 +36,11 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 
 
 async def _host(console: Console, settings: Settings, session_id: str, dialogs: Dialogs) -> Exit:
-    over = asyncio.Event()
+    over, announced = asyncio.Event(), asyncio.Event()
+    progress = Progress(console)
+
+    async def after_announcement(_: DialogContext) -> None:
+        await announced.wait()
 
     def show(delivery: Delivery) -> None:
         done = delivery.completion
@@ -43,11 +49,26 @@ async def _host(console: Console, settings: Settings, session_id: str, dialogs: 
             console.json("completion", {**document, "redelivered": delivery.redelivered})
             return
         state = console.style(done.state, STATE_COLORS[done.state])
-        console.say(f"run {done.run_id} ({safe_line(done.agent)}) {state}: {safe_line(done.summary, width=200)}")
+        progress.say(f"run {done.run_id} ({safe_line(done.agent)}) {state}: {safe_line(done.summary, width=200)}")
 
-    async with host(session_id, dialogs, show, wait=True, settings=settings) as hosting:
-        console.say(f"host of session {session_id}" if hosting.is_host else f"waiting to be host of {session_id}")
-        console.say("Ctrl-C stops looking; the runs go on")
+    alone = DialogsOverProgress(dialogs, progress, after_announcement)
+    async with host(session_id, alone, show, wait=True, settings=settings) as hosting:
         with Interrupts(over.set):
+            announcing = asyncio.create_task(_announce(hosting, progress, announced))
             await over.wait()
+        announcing.cancel()
+        await asyncio.wait({announcing})
     return Exit.OK
+
+
+async def _announce(hosting: Host, progress: Progress, announced: asyncio.Event) -> None:
+    """Say what this terminal is, before its first dialog."""
+    progress.say("Ctrl-C stops looking; the runs go on")
+    try:
+        # A young broker gives roles away when it has settled: until then nobody knows of another host.
+        await asyncio.wait_for(hosting.wait_for_turn(), 2 * SETTLE_S)
+    except TimeoutError:
+        progress.say(f"session {hosting.session_id} has a host already: this one waits for its turn")
+        await hosting.wait_for_turn()
+    progress.say(f"host of session {hosting.session_id}")
+    announced.set()
