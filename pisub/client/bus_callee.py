@@ -19,7 +19,6 @@ from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import Arrived, Failure
 
-
 #: Scope and topic on which an answer is shown to observers; both '' for none.
 ReplyTopic = tuple[str, str]
 _NO_TOPIC: Final[ReplyTopic] = ("", "")

@@ -283,28 +283,13 @@ class BusCore:
 
     # Sending. ------------------------------------------------------------------------------------------------
 
-    def post(
-        self,
-        frame: bytes,
-        header: Header,
-        body: bytes,
-        call: PendingCall | None,
-        send: Callable[[bytes], bool] | None,
-    ) -> bool:
-        """Hand a frame to ``send`` where there is one and nothing waits before it, else queue it.
-
-        Returns:
-            Whether it was handed over.
-
-        Raises:
-            NotDeliveredError: The outbox is full.
-        """
-        if send is not None and self.phase is Phase.ONLINE and not self.outbox and send(frame):
-            if call is not None:
-                call.is_sent = True
-            return True
-        self.outbox.push(Outgoing(frame, header, body, call))
-        return False
+    def hand_over(self, frame: bytes, call: PendingCall | None, send: Callable[[bytes], bool]) -> bool:
+        """Hand a frame to ``send`` if nothing waits before it. False: it is to be pushed to the outbox."""
+        if self.phase is not Phase.ONLINE or self.outbox or not send(frame):
+            return False
+        if call is not None:
+            call.is_sent = True
+        return True
 
     def drain(self, send: Callable[[bytes], bool]) -> bool:
         """Hand over what waits, the Hello before all else. False when ``send`` refused a frame."""

@@ -24,13 +24,6 @@ class HangUp(msgspec.Struct, frozen=True):
     """Leave the connection: the broker behind it goes, or does not answer."""
 
 
-class Answered(msgspec.Struct, frozen=True, gc=False):
-    """A call ended with a reply."""
-
-    call: PendingCall
-    body: memoryview
-
-
 class End(msgspec.Struct, frozen=True):
     """A call ended without a reply."""
 
@@ -72,4 +65,4 @@ class Rejected(msgspec.Struct, frozen=True):
     error: PisubError
 
 
-Effect = Answered | End | FindBroker | Dial | HangUp | Announce | Granted | Gone | Reclaim | Rejected | Skip
+Effect = End | FindBroker | Dial | HangUp | Announce | Granted | Gone | Reclaim | Rejected | Skip

@@ -6,14 +6,15 @@ beside the new one's. Handlers of peers' messages are called by ``bus_callee``; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, assert_never
 
 import msgspec
 
 from pisub.client.bus_callee import Callee
+from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
-from pisub.client.bus_events import Announce, Answered, Effect, Gone, Skip
+from pisub.client.bus_events import Announce, Effect, Gone, Skip
 from pisub.client.bus_types import BusState, Sender, error_of
 from pisub.errors import NotDeliveredError, OutcomeUnknownError, ProtocolError
 from pisub.protocol.codec import decode, unpack, unpack_stamp
@@ -22,6 +23,7 @@ from pisub.protocol.session import Failure, RoleGranted, Terminated, Welcome
 
 #: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
 _MAX_STAMPS: Final = 1_024
+_REPLY: Final = Kind.REPLY
 _FROM_PEERS: Final = frozenset((Kind.CALL, Kind.TELL, Kind.PUBLISH, Kind.DONE))
 _SPONTANEOUS: Final[Any] = Terminated | RoleGranted
 _NOTHING: Final[tuple[Effect, ...]] = ()
@@ -30,14 +32,23 @@ _NOTHING: Final[tuple[Effect, ...]] = ()
 class Receiver:
     """Takes messages for one bus. Nothing that comes makes it raise.
 
+    Args:
+        core: The client's state.
+        callee: Takes what peers send unasked.
+        answer: Given every call that ended with a reply, and its body. Not an effect: it is most of what comes, and
+            an effect for each would cost a call a twentieth more.
+
     Attributes:
         ignored: Messages that nobody here could use: malformed, late, or of a kind without a handler.
     """
 
-    def __init__(self, core: BusCore, callee: Callee) -> None:
+    def __init__(self, core: BusCore, callee: Callee, answer: Callable[[PendingCall, memoryview], None]) -> None:
         self.ignored = 0
         self._core = core
         self._callee = callee
+        self._answer = answer
+        self._close = core.calls.close
+        self._note_arrived = core.arrived.add
         self._stamps: dict[bytes, tuple[Stamp, Sender, str]] = {}
 
     def receive(self, stamp_frame: bytes, frame: bytes, now: float) -> Sequence[Effect]:
@@ -49,8 +60,16 @@ class Receiver:
             self.ignored += 1
             return (Skip(),)
         kind = header.kind
-        if kind == Kind.REPLY and bound_name and not stamp.dropped and not header.topic:  # nearly all a caller gets
-            return self._on_reply(bound_name, header.correlation_id, body)
+        if kind == _REPLY and bound_name and not stamp.dropped and not header.topic:  # nearly all a caller gets
+            number = header.correlation_id
+            call = self._close(number)
+            if call is None:
+                self.ignored += 1
+                return _NOTHING
+            self._answer(call, body)
+            if self._note_arrived(bound_name, number):
+                self._core.acknowledge()
+            return _NOTHING
         if not bound_name:
             effects = self._on_broker(stamp, header, body, now)
             if kind == Kind.PUBLISH:
@@ -90,7 +109,11 @@ class Receiver:
 
     def _on_answer(self, callee: str, header: Header, body: memoryview) -> Sequence[Effect]:
         if header.kind == Kind.REPLY:
-            return self._on_reply(callee, header.correlation_id, body)
+            call = self._close(header.correlation_id)
+            if call is not None:
+                self._answer(call, body)
+                self._arrived(callee, header.correlation_id)
+                return _NOTHING
         if header.kind == Kind.FAIL:
             failure = _failure(body)
             if failure.code == NotDeliveredError.code:  # of a call of the callee's own: this one was delivered
@@ -99,22 +122,16 @@ class Receiver:
         self.ignored += 1
         return _NOTHING
 
-    def _on_reply(self, callee: str, message_id: int, body: memoryview) -> Sequence[Effect]:
-        core = self._core
-        call = core.calls.close(message_id)
-        if call is None:
-            self.ignored += 1
-            return _NOTHING
-        if core.arrived.add(callee, message_id):
-            core.acknowledge()
-        return (Answered(call, body),)
+    def _arrived(self, callee: str, message_id: int) -> None:
+        if self._note_arrived(callee, message_id):
+            self._core.acknowledge()
 
     def _on_fail(self, callee: str, message_id: int, failure: Failure) -> Sequence[Effect]:
         effects = self._core.failed(message_id, error_of(failure))
         if not effects:
             self.ignored += 1
-        elif callee and self._core.arrived.add(callee, message_id):
-            self._core.acknowledge()
+        elif callee:
+            self._arrived(callee, message_id)
         return effects
 
     # The broker's own. ---------------------------------------------------------------------------------------
@@ -156,7 +173,9 @@ class Receiver:
             self.ignored += 1
             return _NOTHING
         effects = core.note_answer(call, body) if call.claim is not None else []
-        return effects if call.waiter is None else [Answered(call, body), *effects]
+        if call.waiter is not None:
+            self._answer(call, body)
+        return effects
 
     def _on_refusal(self, message_id: int, failure: Failure, now: float, *, is_stale: bool) -> Sequence[Effect]:
         if failure.code == "hello_first":

@@ -18,7 +18,6 @@ from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_events import (
     Announce,
-    Answered,
     Dial,
     Effect,
     End,
@@ -31,6 +30,7 @@ from pisub.client.bus_events import (
     Skip,
 )
 from pisub.client.bus_handlers import Handlers
+from pisub.client.bus_outbox import Outgoing
 from pisub.client.bus_receive import Receiver
 from pisub.client.bus_search import BrokerSearch
 from pisub.client.bus_types import BusState
@@ -73,7 +73,7 @@ class BusShell:
         self._handlers = handlers
         self._search = BrokerSearch(self.loop, locate, self._on_search_ended)
         callee = Callee(core, handlers, post=self.post, spawn=self.spawn, report=handlers.report)
-        self._receiver = Receiver(core, callee)
+        self._receiver = Receiver(core, callee, _answer)
         self._receive = self._receiver.receive
         self._time = self.loop.time
         self._timer: asyncio.TimerHandle | None = None
@@ -119,7 +119,9 @@ class BusShell:
         frame = pack(header, body)
         waiter: asyncio.Future[memoryview] = self.loop.create_future()
         deadline = None if timeout_s is None else self.loop.time() + timeout_s
-        call = PendingCall(header, body, waiter, deadline, is_repeatable=is_repeatable, claim=claim)
+        call = PendingCall(header, body, waiter, deadline, is_repeatable=is_repeatable)
+        if claim is not None:
+            call.claim = claim
         calls = self.core.calls
         calls.open(call)
         try:
@@ -138,8 +140,10 @@ class BusShell:
             NotDeliveredError: The outbox is full.
         """
         dealer, core = self._dealer, self.core
-        is_sent = core.post(frame, header, body, call, dealer.send if dealer.is_quiet else None)
-        if not is_sent and len(core.outbox) == _BURST:
+        if dealer.is_quiet and core.hand_over(frame, call, dealer.send):
+            return
+        core.outbox.push(Outgoing(frame, header, body, call))
+        if len(core.outbox) == _BURST:
             self._on_room()
 
     def look(self) -> None:
@@ -204,9 +208,6 @@ class BusShell:
     def _perform(self, effects: Sequence[Effect]) -> None:  # noqa: C901, PLR0912  # one case per effect
         for effect in effects:
             match effect:
-                case Answered(call, body):
-                    if not call.waiter.done():
-                        call.waiter.set_result(body)
                 case End(call, error):
                     if call.waiter is not None and not call.waiter.done():
                         call.waiter.set_exception(error)
@@ -293,3 +294,9 @@ class BusShell:
         self.run(self.core.tick(now))
         self._dealer.look()
         self._arm()
+
+
+def _answer(call: PendingCall, body: memoryview) -> None:
+    waiter = call.waiter
+    if not waiter.done():  # its task was cancelled, and has not run since
+        waiter.set_result(body)

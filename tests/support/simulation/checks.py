@@ -227,11 +227,11 @@ class Checks:
 
     def beliefs(self) -> None:
         """No two clients have the same valid number."""
-        for role in self.world.roles:
-            held: dict[object, str] = {}
-            for node in self.world.nodes:
-                fence = node.core.fence((role, ""))
-                if fence is not None and held.setdefault(fence, node.name) != node.name:
+        held: dict[object, str] = {}
+        for node in self.world.nodes:
+            for (role, _), claim in node.core._claims._table.items():
+                fence = (role, node.core.epoch, claim.generation)
+                if claim.generation and held.setdefault(fence, node.name) != node.name:
                     self.fail(f"{held[fence]} and {node.name} both speak for {role} with {fence}")
 
     # When the dust has settled. ------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_events import (
     Announce,
-    Answered,
     Dial,
     Effect,
     End,
@@ -25,6 +24,7 @@ from pisub.client.bus_events import (
 )
 from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_hello import Identity
+from pisub.client.bus_outbox import Outgoing
 from pisub.client.bus_receive import Receiver
 from pisub.client.bus_types import Incoming, Sender
 from pisub.errors import NotDeliveredError, PisubError, RemoteError
@@ -103,7 +103,7 @@ class Node:
         self.core = BusCore(identity)
         self.handlers = Handlers(self._report)
         callee = Callee(self.core, self.handlers, post=self.post, spawn=self._spawn, report=self._report)
-        self.receiver = Receiver(self.core, callee)
+        self.receiver = Receiver(self.core, callee, lambda call, body: call.waiter.set(body, None))
         self.handlers.calls.add(Work, self._work)
         self.handlers.add_tell(Note, self._told)
         self.handlers.add_tell(Word, self._told_in_name)
@@ -162,14 +162,13 @@ class Node:
 
     def post(self, frame: bytes, header: Header, body: bytes = b"", call: PendingCall | None = None) -> None:
         is_quiet = self.world.random.random() < 0.7
-        self.core.post(frame, header, body, call, self.send if is_quiet else None)
+        if not (is_quiet and self.core.hand_over(frame, call, self.send)):
+            self.core.outbox.push(Outgoing(frame, header, body, call))
 
     def run(self, effects: Any) -> None:
         each: Effect
         for each in effects:
             match each:
-                case Answered(call, body):
-                    call.waiter.set(body, None)
                 case End(call, error):
                     if call.waiter is not None:
                         call.waiter.set(None, error)
