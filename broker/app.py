@@ -18,6 +18,7 @@ from types import FrameType
 import structlog
 import zmq
 
+from pisub.bodies import BODIES_DIR, sweep_bodies
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import AlreadyRunningError, PisubError
@@ -54,6 +55,7 @@ def run(settings: Settings, *, on_serving: Callable[[], None] = lambda: None) ->
     directory = ensure_private_dir(runtime_dir(settings))
     log = configure(settings.log_level)
     singleton = Singleton(directory)
+    sweep_bodies(directory / BODIES_DIR)
     try:
         limit = raise_descriptor_limit()
         singleton.acquire()

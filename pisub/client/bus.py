@@ -19,7 +19,7 @@ from pisub.client.bus_search import locator
 from pisub.client.bus_shell import BusShell
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
 from pisub.config import Settings
-from pisub.errors import BrokerUnavailableError, ClientClosedError, InvalidArgumentError
+from pisub.errors import BrokerUnavailableError, ClientClosedError, FrameTooLargeError, InvalidArgumentError
 from pisub.ids import is_role
 from pisub.protocol.base import Message
 from pisub.protocol.codec import decode, encode, pack
@@ -182,14 +182,23 @@ class Bus:
             OutcomeUnknownError: It may have been handled: the callee died, or the broker did before it said who has it.
             CallTimeoutError: No answer in time.
             ClientClosedError: The bus is or was closed.
+            FrameTooLargeError: It does not fit, and is no message that may go by a file.
             PisubError: The callee's own error; one with a code unknown here is a ``RemoteError``.
         """
-        body = encode(message)
+        large = 0
+        try:
+            body = encode(message)
+        except FrameTooLargeError:
+            body, large = self._shell.bodies.encode(message)
         ttl_ms = 0 if timeout_s is None else int(timeout_s * 1000) or 1
-        flags = Flag.IDEMPOTENT if idempotent else 0
+        flags = Flag.IDEMPOTENT | large if idempotent else large
         # By position: with keywords this is one of the dearer steps of a call.
         header = Header(Kind.CALL, Priority.NORMAL, self._core.next_id(), 0, scope, "", to, fence, ttl_ms, flags)
-        return decode(await self._shell.ask(header, body, timeout_s=timeout_s, is_repeatable=idempotent), reply)
+        try:
+            return decode(await self._shell.ask(header, body, timeout_s=timeout_s, is_repeatable=idempotent), reply)
+        finally:
+            if large:
+                self._shell.bodies.forget(body)
 
     def tell(
         self,
@@ -375,10 +384,9 @@ class Bus:
     ) -> None:
         if self._shell.is_closing:
             raise ClientClosedError("The bus is closed.")
-        body = encode(message)
-        header = Header(
-            kind=kind, priority=priority, message_id=self._core.next_id(), scope=scope, topic=topic, to=to, fence=fence
-        )
+        body, flags = self._shell.bodies.encode(message)
+        number = self._core.next_id()
+        header = Header(kind, priority, number, 0, scope, topic, to, fence, 0, flags)
         self._shell.post(pack(header, body), header, body)
 
     def _report(self, what: str, error: Exception) -> None:

@@ -52,6 +52,8 @@ class Callee:
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         report: Report,
     ) -> None:
+        #: Encodes an answer: its body, and the header's flags. The shell knows how large ones go.
+        self.encode: Callable[[Message], tuple[bytes, int]] = lambda message: (encode(message), 0)
         self._core = core
         self._handlers = handlers
         self._post = post
@@ -120,8 +122,8 @@ class Callee:
         self._answer(key, failure, topic, kind=Kind.FAIL)
 
     def _answer(self, key: CallKey, message: Message, topic: ReplyTopic, *, kind: int = Kind.REPLY) -> None:
-        body = encode(message)
-        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], *topic, key[0])
+        body, flags = self.encode(message)
+        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], *topic, key[0], None, 0, flags)
         frame = pack(header, body)
         self._core.answers.finish(key, frame)
         self._send(frame, header)

@@ -44,6 +44,8 @@ class Receiver:
 
     def __init__(self, core: BusCore, callee: Callee, answer: Callable[[PendingCall, memoryview], None]) -> None:
         self.ignored = 0
+        #: Finds the body that a message stands for. The shell knows where.
+        self.resolve: Callable[[memoryview], memoryview] = lambda body: body
         self._core = core
         self._callee = callee
         self._answer = answer
@@ -60,7 +62,7 @@ class Receiver:
             self.ignored += 1
             return (Skip(),)
         kind = header.kind
-        if kind == _REPLY and bound_name and not stamp.dropped and not header.topic:  # nearly all a caller gets
+        if kind == _REPLY and bound_name and not stamp.dropped and not (header.topic or header.flags):  # nearly all
             number = header.correlation_id
             call = self._close(number)
             if call is None:
@@ -70,6 +72,8 @@ class Receiver:
             if self._note_arrived(bound_name, number):
                 self._core.acknowledge()
             return _NOTHING
+        if header.flags & Flag.REFERENCE:
+            body = self.resolve(body)
         if not bound_name:
             effects = self._on_broker(stamp, header, body, now)
             if kind == Kind.PUBLISH:

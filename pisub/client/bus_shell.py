@@ -13,6 +13,7 @@ from typing import Any, Final, assert_never
 
 import zmq
 
+from pisub.client.bus_bodies import Bodies
 from pisub.client.bus_callee import Callee
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
@@ -74,6 +75,9 @@ class BusShell:
         self._search = BrokerSearch(self.loop, locate, self._on_search_ended)
         callee = Callee(core, handlers, post=self.post, spawn=self.spawn, report=handlers.report)
         self._receiver = Receiver(core, callee, _answer)
+        self.bodies = Bodies()
+        callee.encode = self.bodies.encode
+        self._receiver.resolve = self.bodies.resolve
         self._receive = self._receiver.receive
         self._time = self.loop.time
         self._timer: asyncio.TimerHandle | None = None
@@ -196,6 +200,7 @@ class BusShell:
             if not self.ready.done():
                 self.ready.cancel()
             self._dealer.close(linger_ms=_LINGER_MS)
+            self.bodies.close()
             if self._own_context is not None:
                 self._own_context.term()
 
@@ -241,6 +246,7 @@ class BusShell:
         if address.startswith("tcp:"):
             self.run(self.core.not_found(RefusedError(NO_TCP), self.loop.time()))
             return
+        self.bodies.follow(address)
         try:
             self._dealer.dial(address)
         except zmq.ZMQError as error:

@@ -7,11 +7,16 @@ older reader.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", omit_defaults=True):
     """One message's body. A subclass names itself with ``tag``: the name that clients see."""
+
+    #: Whether a body over the bound of a frame goes by a file, unseen by its sender and receiver. Others are refused.
+    may_be_large: ClassVar[bool] = False
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -61,6 +62,8 @@ class Answer(Part, frozen=True, kw_only=True):
 class AskResult(Message, frozen=True, kw_only=True, tag=RESPONSE_TOPIC):
     """What became of an ask. ``answers`` has one entry per question, in order; null where there is no answer."""
 
+    may_be_large: ClassVar[bool] = True  # 32 answers of 32,000 characters
+
     status: AskStatus
     answers: tuple[Answer | None, ...] = ()
     #: One sentence for a person where ``status`` is not ok.
@@ -88,6 +91,8 @@ class AskResult(Message, frozen=True, kw_only=True, tag=RESPONSE_TOPIC):
 
 class AskRequest(Message, frozen=True, kw_only=True, tag=REQUEST_TOPIC):
     """A child's batch of questions, as the host gets it. The same batch lies in ``asks/<askId>/ask.json``."""
+
+    may_be_large: ClassVar[bool] = True  # 32 questions of 8,000 characters, with 64 options of 500 each
 
     ask_id: str
     run_id: str

@@ -46,6 +46,7 @@ class Flag:
     IDEMPOTENT: Final = 1  # a CALL that may be sent again when it is not known whether it arrived
     BATCH: Final = 2  # reserved: no version sends it
     AGAIN: Final = 4  # on ROUTED: the callee's connection broke, the call may be lost; send it again, same id, to `to`
+    REFERENCE: Final = 8  # the body stands for a larger one, which lies in a file beside the broker's socket
 
 
 class Fence(msgspec.Struct, frozen=True, array_like=True):

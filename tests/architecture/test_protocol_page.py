@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import pisub.errors
+from pisub import bodies
 from pisub.process import ProcessIdentity
 from pisub.protocol import checkpoint, limits, runs, session
 
@@ -40,7 +41,8 @@ PARTS: dict[str, type[msgspec.Struct]] = {
 
 def documented_messages() -> dict[str, type[msgspec.Struct]]:
     unions = (session.ControlRequest, session.BrokerMessage, checkpoint.CheckpointMessage, runs.RunMessage)
-    found = [session.Hello, session.Arrived, *(kind for union in unions for kind in get_args(union))]
+    others = (session.Hello, session.Arrived, bodies.BodyReference)
+    found = [*others, *(kind for union in unions for kind in get_args(union))]
     return {str(kind.__struct_config__.tag): kind for kind in found}
 
 
@@ -103,7 +105,7 @@ def test_the_table_of_codes_is_what_the_broker_sends() -> None:
 
 
 def test_every_module_of_the_broker_that_raises_an_error_of_ours_is_looked_at() -> None:
-    programs = {"broker/app.py", "broker/singleton.py", "broker/detach.py", "broker/__main__.py"}
+    programs = {"broker/app.py", "broker/liveness.py", "broker/singleton.py", "broker/detach.py", "broker/__main__.py"}
     for path in (ROOT / "broker").glob("*.py"):
         name = path.relative_to(ROOT).as_posix()
         assert name in ANSWERING or name in programs or not codes_of(path), name
