@@ -22,6 +22,7 @@ from pisub.errors import BrokerUnavailableError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, runtime_dir
 from pisub.process import Liveness, ProcessIdentity, liveness
 from pisub.protocol.base import Record
+from pisub.small_files import read_small
 from pisub.start_lock import StartLock
 
 BROKER_LOCK: Final = "broker.lock"
@@ -131,8 +132,7 @@ def find_broker(settings: Settings) -> BrokerInfo | None:
     """Return where the broker is, or None when none runs. Starts nothing, creates nothing, blocks on nothing."""
     path = runtime_dir(settings) / BROKER_FILE
     try:
-        with path.open("rb") as file:
-            info = msgspec.json.decode(file.read(_MAX_INFO_BYTES), type=BrokerInfo)
+        info = msgspec.json.decode(read_small(path, _MAX_INFO_BYTES), type=BrokerInfo)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError):

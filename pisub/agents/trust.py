@@ -20,10 +20,15 @@ from pisub.config import Settings
 from pisub.errors import RecordCorruptError, UntrustedProjectError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, state_root
 from pisub.protocol.base import Record
+from pisub.small_files import read_small
 
 #: Bounds of what a digest reads; a folder beyond them is no agents folder.
 MAX_DIGEST_FILES = 5_000
 MAX_DIGEST_FILE_BYTES = 16 * 1024 * 1024
+
+
+#: A path and a digest.
+_MAX_RECORD_BYTES = 64 * 1024
 
 
 class TrustRecord(Record, frozen=True, kw_only=True):
@@ -131,7 +136,7 @@ def _record_path(settings: Settings, project_root: Path) -> Path:
 def _read(settings: Settings, project_root: Path) -> TrustRecord | None:
     path = _record_path(settings, project_root)
     try:
-        raw = path.read_bytes()
+        raw = read_small(path, _MAX_RECORD_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -32,6 +32,7 @@ from pisub.launchers.protocol import (
 )
 from pisub.paths import PRIVATE_FILE
 from pisub.process import Liveness, ProcessIdentity, liveness
+from pisub.small_files import read_small
 
 #: A cold nursery is up in 0.2 s, in 3 s on a busy machine; then there is the other way to launch.
 START_TIMEOUT_S: Final = 10.0
@@ -39,6 +40,7 @@ START_TIMEOUT_S: Final = 10.0
 ANSWER_TIMEOUT_S: Final = 10.0
 #: Another launcher's nursery is looked for this often while it starts.
 _LOOK_S: Final = 0.01
+_MAX_IDENTITY_BYTES: Final = 4096
 _CREDENTIALS: Final = struct.Struct("3i")
 
 
@@ -93,7 +95,7 @@ def nurseries(runtime_dir: Path) -> list[ProcessIdentity]:
     found: list[ProcessIdentity] = []
     for path in sorted(runtime_dir.glob("nursery-*.lock")):
         with contextlib.suppress(OSError, msgspec.DecodeError):
-            identity = msgspec.json.decode(path.read_bytes(), type=ProcessIdentity)
+            identity = msgspec.json.decode(read_small(path, _MAX_IDENTITY_BYTES), type=ProcessIdentity)
             if liveness(identity) is not Liveness.DEAD:
                 found.append(identity)
     return found
