@@ -23,6 +23,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 _SERVER = "benchmarks.broker_server"
 #: Calls of the first, uncounted, measurement; the later ones are sized by the speed that was seen.
 _FIRST_CALLS = 5_000
+_PAYLOAD_BYTES = 300
 
 
 class LoadReport(msgspec.Struct):
@@ -70,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default 9)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement (default 1)")
     parser.add_argument("--k", type=int, nargs="+", default=[1, 64, 256, 1000], help="calls outstanding")
-    parser.add_argument("--payload-bytes", type=int, default=300, help="bytes of a body (default 300)")
+    parser.add_argument("--payload-bytes", type=int, default=_PAYLOAD_BYTES, help="bytes of a body (default 300)")
 
 
 def run(args: argparse.Namespace) -> Report:
@@ -109,6 +110,17 @@ def run(args: argparse.Namespace) -> Report:
             progress=lambda text: print(text, file=sys.stderr),
         )
         return Report(benchmark="broker", machine=machine(), rows=rows)
+
+
+def all_in_c(case: str, directory: Path, stack: ExitStack) -> Side:
+    """Build clients and a forwarder in C and start the forwarder, until ``stack`` ends.
+
+    Raises:
+        NotBuildableError: They cannot be.
+    """
+    load, forwarder = build("load", directory), build("forwarder", directory)
+    endpoint = f"ipc://{directory / 'c.sock'}"
+    return UnderLoad(case, load, endpoint, stack.enter_context(_server([str(forwarder), endpoint])), _PAYLOAD_BYTES)
 
 
 @contextmanager

@@ -11,10 +11,12 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from benchmarks.broker import all_in_c
 from benchmarks.harness import (
     CpuMeter,
     Report,
     Sample,
+    Side,
     Worker,
     compare,
     environment_of,
@@ -23,6 +25,7 @@ from benchmarks.harness import (
     private_settings,
 )
 from benchmarks.load_lanes import Load
+from benchmarks.native_build import NotBuildableError
 
 _WORKER = "benchmarks.bus_worker"
 
@@ -60,14 +63,20 @@ def run(args: argparse.Namespace) -> Report:
         forwarder = stack.enter_context(Worker(_WORKER, "bare-forward", endpoint))
         bare_answerer = stack.enter_context(Worker(_WORKER, "bare-answer", endpoint))
         bare_asker = stack.enter_context(Worker(_WORKER, "bare-ask", endpoint))
+        sides: list[Side] = [
+            Pair("pisub call", asker, answerer, {"broker": broker.process.pid}),
+            Pair("bare pyzmq+msgspec", bare_asker, bare_answerer, {"broker": forwarder.pid}),
+        ]
+        skipped: list[str] = []
+        try:
+            sides.append(all_in_c("all in C", Path(str(settings.runtime_dir)), stack))
+        except NotBuildableError as error:
+            skipped.append(f"all in C ({error})")
         rows = compare(
-            [
-                Pair("pisub call", asker, answerer, {"broker": broker.process.pid}),
-                Pair("bare pyzmq+msgspec", bare_asker, bare_answerer, {"broker": forwarder.pid}),
-            ],
+            sides,
             ks=args.k,
             rounds=args.rounds,
             seconds=args.seconds,
             progress=lambda text: print(text, file=sys.stderr),
         )
-        return Report(benchmark="bus", machine=machine(), rows=rows)
+        return Report(benchmark="bus", machine=machine(), rows=rows, skipped=skipped)

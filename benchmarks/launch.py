@@ -1,86 +1,36 @@
-"""From asking for a run to its agent's first line: by a warm nursery, by a new interpreter, against bare interpreters.
+"""From asking for a run to its first message: by a warm nursery, by a new interpreter, against bare interpreters.
 
-One launch after the other. A bare interpreter's figure is from its start to its end, with nothing to do: what any
-launcher that executes a program pays at least. ``per s`` is one over the latency, so the ratios are those of latencies.
+K = 1 is one launch after the other; ``per s`` is one over the latency there, so the ratios are those of latencies. With
+more, K launches are under way at any time, each from its request to its run's end, and ``per s`` is what was ended. A
+bare interpreter's figure is from its start to its end, with nothing to do: what any launcher that executes a program
+pays at least. The idle rows have the memory of a runner whose agent waits (PSS: shared pages count in part).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import select
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from benchmarks.harness import Report, Sample, Side, compare, machine, private_settings
-from pisub.config import Settings, caller_environment
-from pisub.ids import new_id
-from pisub.launch import find_broker
-from pisub.launchers.local import LocalLauncher
+from benchmarks.harness import Report, Row, Sample, Side, compare, machine, private_broker, private_settings
+from benchmarks.launch_runs import Launches
+from pisub.config import Settings
 from pisub.launchers.nursery import nurseries
 from pisub.paths import runtime_dir
-from pisub.process import open_pidfd, own_identity, send_signal
-from pisub.record.layout import Layout
-from pisub.record.results import read_result
-from pisub.record.submit import submit_run
-from pisub.runs.spec import AgentSnapshot, LaunchMessage, RunnerSpec, RunSpec
+from pisub.process import open_pidfd, send_signal
 
-_HANG_S = 60.0
-_AGENT = Path(__file__).with_name("launch_agent.py")
-
-
-class Launches:
-    """Runs of an agent that says when it was reached."""
-
-    def __init__(self, case: str, settings: Settings) -> None:
-        self.case = case
-        self._launcher = LocalLauncher(settings)
-        self._settings = settings
-        self._layout = Layout.of(settings)
-        self._layout.prepare()
-
-    def measure(self, k: int, seconds: float) -> Sample:
-        """Launch for so long, one at a time."""
-        del k
-        return _repeat(self._launch_ms, seconds)
-
-    def _launch_ms(self) -> float:
-        message = self._submit()
-        begin = time.monotonic_ns()
-        self._launcher.launch_blocking(message)
-        paths = self._layout.run(message.run_id)
-        end = time.monotonic() + _HANG_S
-        while (result := read_result(paths)) is None:
-            if time.monotonic() > end:
-                raise TimeoutError(f"run {message.run_id} did not end")
-            time.sleep(0.002)
-        return (int(result.output) - begin) / 1e6
-
-    def _submit(self) -> LaunchMessage:
-        spec = RunSpec(
-            run_id=new_id(),
-            session_id="benchmark",
-            agent=AgentSnapshot(name="clock", runner=RunnerSpec(type="python", target=f"{_AGENT}:agent")),
-            task="",
-            cwd=str(_AGENT.parent),
-            submitter=own_identity(),
-            submitted_at=time.time_ns() // 1_000_000,
-        )
-        submit_run(self._layout, spec)
-        return LaunchMessage(
-            run_id=spec.run_id,
-            home=str(self._settings.home),
-            runtime_dir=str(self._settings.runtime_dir),
-            environ=caller_environment(),
-            cwd=spec.cwd,
-        )
+_HANG_MS = 60_000
 
 
 class Bare:
@@ -91,9 +41,14 @@ class Bare:
         self._argv = argv
 
     def measure(self, k: int, seconds: float) -> Sample:
-        """Run it for so long, again and again."""
-        del k
-        return _repeat(self._run_ms, seconds)
+        """Run it for so long, ``k`` at a time."""
+        begin = time.monotonic()
+        if k == 1:
+            latencies = _repeat(self._run_ms, seconds)
+            return Sample(count=len(latencies), elapsed_s=sum(latencies) / 1000, latencies_ms=latencies)
+        with ThreadPoolExecutor(k) as pool:
+            latencies = [each for some in pool.map(lambda _: _repeat(self._run_ms, seconds), range(k)) for each in some]
+        return Sample(count=len(latencies), elapsed_s=time.monotonic() - begin, latencies_ms=latencies)
 
     def _run_ms(self) -> float:
         begin = time.monotonic_ns()
@@ -105,38 +60,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare this benchmark's arguments."""
     parser.add_argument("--rounds", type=int, default=9, help="interleaved rounds (default 9)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each way in each round (default 1)")
+    parser.add_argument("--k", type=int, nargs="+", default=[1, 8], help="launches under way (default 1 8)")
+    parser.add_argument("--idle", type=int, default=50, help="idle runners whose memory is measured (default 50)")
 
 
 def run(args: argparse.Namespace) -> Report:
     """Measure."""
-    with private_settings() as settings:
-        sides: list[Side] = [
-            Launches("pisub nursery", settings),
-            Launches("pisub exec", msgspec.structs.replace(settings, nursery=False)),
-            Bare("python -c pass", sys.executable, "-c", "pass"),
-        ]
-        if node := shutil.which("node"):
-            sides.append(Bare("node -e 0", node, "-e", "0"))
-        try:
-            rows = compare(sides, ks=[1], rounds=args.rounds, seconds=args.seconds)
-        finally:
-            _end_daemons(settings)
-    return Report(benchmark="launch", machine=machine(), rows=rows)
+    skipped: list[str] = []
+    with private_settings() as settings, private_broker(settings), _daemons_end(settings):
+        by_exec = msgspec.structs.replace(settings, nursery=False)
+        with Launches("pisub nursery", settings) as warm, Launches("pisub exec", by_exec) as cold:
+            sides: list[Side] = [warm, cold, Bare("python -c pass", sys.executable, "-c", "pass")]
+            if node := shutil.which("node"):
+                sides.append(Bare("node -e 0", node, "-e", "0"))
+            else:
+                skipped.append("node -e 0 (no node on PATH)")
+            rows = compare(
+                sides,
+                ks=args.k,
+                rounds=args.rounds,
+                seconds=args.seconds,
+                progress=lambda text: print(text, file=sys.stderr),
+            )
+            rows += _against(rows, "pisub exec", [side.case for side in sides[2:]])
+            if args.idle:
+                rows += _idle_rows(warm, cold, args.idle)
+    return Report(benchmark="launch", machine=machine(), rows=rows, skipped=skipped)
 
 
-def _repeat(once_ms: Callable[[], float], seconds: float) -> Sample:
+def _against(rows: list[Row], ours: str, rivals: list[str]) -> list[Row]:
+    """Compare the other way of ours too, by the medians: ``compare`` has one that it compares with all."""
+    found: list[Row] = []
+    for row in [each for each in rows if each.case == ours]:
+        for rival in (each for each in rows if each.case in rivals and each.k == row.k):
+            ratio = round(row.per_s / rival.per_s, 3)
+            found.append(msgspec.structs.replace(row, ratio=ratio, against=rival.case))
+    return found
+
+
+def _idle_rows(warm: Launches, cold: Launches, count: int) -> list[Row]:
+    sizes = {side.case: statistics.mean(side.idle_pss_mb(count)) for side in (warm, cold)}
+    ratio = round(sizes[warm.case] / sizes[cold.case], 3)
+    return [
+        Row(
+            case=f"{case}, idle",
+            k=count,
+            per_s=0,
+            p50_ms=0,
+            p99_ms=0,
+            lost=0,
+            doubled=0,
+            ratio=ratio if case == warm.case else None,
+            against=f"{cold.case}, idle" if case == warm.case else None,
+            extra={"PSS MB": round(size, 2)},
+        )
+        for case, size in sizes.items()
+    ]
+
+
+def _repeat(once_ms: Callable[[], float], seconds: float) -> list[float]:
     latencies: list[float] = []
     end = time.monotonic() + seconds
     while not latencies or time.monotonic() < end:
         latencies.append(once_ms())
-    return Sample(count=len(latencies), elapsed_s=sum(latencies) / 1000, latencies_ms=latencies)
+    return latencies
 
 
-def _end_daemons(settings: Settings) -> None:
-    broker = find_broker(settings)
-    for identity in [*nurseries(runtime_dir(settings)), *([] if broker is None else [broker.process])]:
-        descriptor = open_pidfd(identity)
-        if descriptor is not None:
-            send_signal(identity, signal.SIGTERM)
-            select.select([descriptor], [], [], _HANG_S)
-            os.close(descriptor)
+@contextlib.contextmanager
+def _daemons_end(settings: Settings) -> Generator[None]:
+    """End the nurseries that the launches started."""
+    try:
+        yield
+    finally:
+        for identity in nurseries(runtime_dir(settings)):
+            descriptor = open_pidfd(identity)
+            if descriptor is not None:
+                send_signal(identity, signal.SIGTERM)
+                poller = select.poll()
+                poller.register(descriptor, select.POLLIN)
+                poller.poll(_HANG_MS)
+                os.close(descriptor)

@@ -1,13 +1,18 @@
-"""The agent of the launch benchmark: it says when it was reached."""
+"""The agents of the launch benchmark: one that ends at once, and one that waits."""
 
 from __future__ import annotations
 
-import time
+import asyncio
 
 from pisub.child import Child
 
 
-async def agent(child: Child) -> str:
-    """Return the monotonic clock, which all processes of a machine share."""
-    del child
-    return str(time.monotonic_ns())
+async def brief(child: Child) -> str:
+    """End at once."""
+    return child.run_id
+
+
+async def idle(child: Child) -> str:
+    """Wait to be stopped."""
+    await asyncio.Event().wait()
+    return child.run_id
