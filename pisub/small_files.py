@@ -1,13 +1,16 @@
-"""Reading a small file of pisub's own outside the record, whatever lies in its place.
+"""Reading files that may be anything by now: what has the name is looked at before it is read.
 
-A FIFO or a device there must not hold up whoever looks: looking blocks on nothing.
+A FIFO or a device in a file's place must not hold up whoever looks, and a directory must not cost a descriptor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import io
 import os
 import stat
+from collections.abc import Generator
 from pathlib import Path
 
 
@@ -18,13 +21,23 @@ def read_small(path: Path, limit: int) -> bytes:
         FileNotFoundError: Nothing has this name.
         OSError: It cannot be read, or is no regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        # Before a file object is made of it: that fails on a directory, and leaves the descriptor open.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with file_of(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-    except BaseException:
+        return file.read(limit) or b""
+
+
+@contextlib.contextmanager
+def file_of(descriptor: int) -> Generator[io.FileIO]:
+    """Give an open descriptor as a file for reading, and close it afterwards.
+
+    Of a directory no file can be made: ``os.fdopen`` raises then, and leaves the descriptor open.
+
+    Raises:
+        OSError: It is a directory.
+    """
+    try:
+        with io.FileIO(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
         os.close(descriptor)
-        raise
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(limit)

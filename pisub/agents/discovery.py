@@ -19,6 +19,7 @@ from pisub.agents.definition import AgentDefinition, AgentSource, parse_agent, s
 from pisub.config import Settings, user_config_dir
 from pisub.errors import InvalidAgentError, UnknownAgentError
 from pisub.protocol.base import Record
+from pisub.small_files import file_of
 
 #: The folders of a project, lowest first: other tools' places lose to ours.
 PROJECT_FOLDERS = (".claude/agents", ".pi/agents", ".pisub/agents")
@@ -190,7 +191,7 @@ def read_bounded(path: Path, limit: int) -> bytes:
         OSError: It cannot be read, is no regular file, or is longer.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
+    with file_of(descriptor) as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(0, "not a regular file")

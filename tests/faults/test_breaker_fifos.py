@@ -1,10 +1,13 @@
 """A FIFO in the place of a small file holds nobody up: what is looked at is looked at without waiting for a writer."""
 
+import collections
 import os
 from pathlib import Path
 
 import pytest
 
+from pisub.agents.discovery import discover
+from pisub.agents.surveyor.scan import read_files, walk
 from pisub.agents.trust import is_trusted, trust
 from pisub.config import Settings
 from pisub.errors import RecordCorruptError
@@ -42,3 +45,16 @@ def test_a_fifo_is_no_trust(settings: Settings, tmp_path: Path) -> None:
     os.mkfifo(record)
     with pytest.raises(RecordCorruptError, match=str(record)):
         is_trusted(settings, root)
+
+
+def test_a_directory_in_a_file_s_place_costs_no_descriptor(settings: Settings, tmp_path: Path) -> None:
+    # That none is left open is seen after every test.
+    project = make_project(tmp_path / "project")
+    (tmp_path / "a_directory").mkdir()
+    (project.root / ".pisub" / "agents" / "link.md").symlink_to(tmp_path / "a_directory")
+    catalog = discover(settings, project.root)
+    assert any("link.md" in each.message for each in catalog.diagnostics)
+    (project.root / "module").mkdir()  # as git lists a submodule: one name
+    (project.root / "pile" / ".gitignore").mkdir(parents=True)
+    collections.deque(walk(project.root), maxlen=0)
+    collections.deque(read_files(project.root, ["module"]), maxlen=0)

@@ -17,6 +17,7 @@ from pisub.agents.surveyor.analyse import analyse_file
 from pisub.agents.surveyor.ignore import Rule, is_ignored, parse_ignore
 from pisub.agents.surveyor.languages import SKIPPED_DIRECTORIES, is_generated, language_of
 from pisub.agents.surveyor.model import Listing, SurveyedFile
+from pisub.small_files import file_of
 
 #: Files in one survey. At about 0.3 ms each a survey of the largest tree takes some seconds.
 MAX_FILES = 20_000
@@ -128,7 +129,7 @@ def _read_file(root: Path, path: str, limit: int) -> tuple[bytes, os.stat_result
             return None
         return SurveyedFile(path, _size(root / path), language_of(path), why_unread=_reason(error))
     try:
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
+        with file_of(descriptor) as file:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 return None
@@ -163,7 +164,7 @@ def _make_file(path: str, data: bytes, status: os.stat_result) -> SurveyedFile:
 def _read_ignore(path: Path) -> str:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb", buffering=0) as file:
+        with file_of(descriptor) as file:
             is_regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
             return (file.read(_MAX_IGNORE_BYTES) or b"").decode("utf-8", "surrogateescape") if is_regular else ""
     except OSError:
