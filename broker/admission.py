@@ -144,6 +144,7 @@ class Admission:
                 ancestors=accepted.ancestors,
             )
             state.peers[address] = peer
+            state.lives[peer.bound_name] = peer
             if peer.process is not None:
                 state.by_process.setdefault(peer.process, {})[peer] = None
                 state.effects.append(WatchProcess(peer.process))
@@ -268,6 +269,7 @@ class Admission:
         state.detach(peer)
         if state.peers.get(peer.address) is peer:
             del state.peers[peer.address]
+            del state.lives[peer.bound_name]
         state.queued_bytes -= peer.mailbox.queued_bytes
         peer.mailbox.clear()
         for address in list(peer.watches):

@@ -170,7 +170,7 @@ class Routing:
 
     def _reply(self, callee: Peer, header: Header, frame: bytes) -> None:
         state = self._state
-        caller = state.peers.get(header.to.partition("@")[0])
+        caller = self._caller(header)
         call = None if caller is None else caller.calls.get(header.correlation_id)
         if caller is None or call is None or call[0] is not callee:
             state.counters["unmatched_replies"] += 1
@@ -182,8 +182,14 @@ class Routing:
                 if observer is not caller:
                     state.deliver(observer, callee.stamp, frame, Kind.PUBLISH, header.priority)
 
+    def _caller(self, header: Header) -> Peer | None:
+        """Return whom a reply is for: another life of that address has calls with the same ids."""
+        address, at, incarnation = header.to.partition("@")
+        caller = self._state.peers.get(address)
+        return caller if caller is None or not at or str(caller.incarnation) == incarnation else None
+
     def _fail_stale_reply(self, callee: Peer, header: Header) -> None:
-        caller = self._state.peers.get(header.to.partition("@")[0])
+        caller = self._caller(header)
         call = None if caller is None else caller.calls.get(header.correlation_id)
         if caller is not None and call is not None and call[0] is callee:
             self._state.end_call(caller, header.correlation_id)

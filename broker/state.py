@@ -48,6 +48,7 @@ class State:
     Attributes:
         by_route: Connected peers by their connection.
         peers: All peers by address, also those whose connection is lost.
+        lives: The same by address and incarnation, as replies and bound calls name them.
         strangers: Connections without a peer.
         accepted: The kernel's word on every connection, peers' included.
         watchers: Who wants to know when an address goes.
@@ -65,6 +66,7 @@ class State:
         self.is_settled = limits.settle_s <= 0
         self.by_route: dict[bytes, Peer] = {}
         self.peers: dict[str, Peer] = {}
+        self.lives: dict[str, Peer] = {}
         self.strangers: dict[bytes, Stranger] = {}
         self.accepted: dict[bytes, Accepted] = {}
         self.roles = Roles()

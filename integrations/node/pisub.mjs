@@ -397,7 +397,7 @@ export class Client {
       return;
     }
     this.#answers.set(call, null);
-    const answer = { kind: Kind.REPLY, to: sender.address, correlation: id };
+    const answer = { kind: Kind.REPLY, to: `${sender.address}@${sender.incarnation}`, correlation: id };
     try {
       const handler = this.#callHandlers.get(body.type);
       if (!handler) throw new PisubError("not_served", `Nobody here answers ${body.type}.`);

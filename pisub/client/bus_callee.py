@@ -123,7 +123,9 @@ class Callee:
 
     def _answer(self, key: CallKey, message: Message, topic: ReplyTopic, *, kind: int = Kind.REPLY) -> None:
         body, flags = self.encode(message)
-        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], *topic, key[0], None, 0, flags)
+        # To that life of the caller alone: the next one counts its calls from 1 again.
+        to = f"{key[0]}@{key[1]}"
+        header = Header(kind, Priority.NORMAL, self._core.next_id(), key[2], *topic, to, None, 0, flags)
         frame = pack(header, body)
         self._core.answers.finish(key, frame)
         self._send(frame, header)

@@ -267,3 +267,15 @@ def test_a_call_that_is_refused_when_it_is_sent_again_is_over(world: World) -> N
     assert failure("stale_generation", a.take()[0].message)
     b.reply("a", number)
     assert (a.take(), world.core.state.peers["a"].calls) == ([], {})
+
+
+def test_an_answer_to_a_caller_s_last_life_is_not_one_to_its_next(world: World) -> None:
+    b = world.join("b")
+    world.join("a", incarnation=4).call("b", message_id=7)
+    world.clients[max(world.clients)].die()
+    a = world.join("a", incarnation=5)
+    a.call("b", message_id=7)
+    b.reply("a@4", 7, b"late")
+    assert (a.take(), world.counter("unmatched_replies")) == ([], 1)
+    b.reply("a@5", 7, b"right")
+    assert a.briefs() == [(Kind.REPLY, "b", b"right")]

@@ -50,6 +50,8 @@ class BrokerProcess:
             known = node.process if node.is_alive else None
             self.handle(Accepted(link.route, is_same_user=True, pid=node.process.pid, process=known))
         self.apply(self.core.handle_batch(items, self.world.now))
+        for peer in self.core.state.peers.values():
+            peer.mailbox.limit_bytes = self.world.mailbox_bytes
 
     def handle(self, event: Event) -> None:
         self.apply(self.core.handle(event, self.world.now))

@@ -154,7 +154,7 @@ class Checks:
             return
         kind = header.kind
         if kind in _ANSWERING:
-            if header.to != node.address:
+            if header.to != node.name:
                 self.fail(f"{node.name} got an answer meant for {header.to}")
             return
         if kind == Kind.DONE:
@@ -307,6 +307,7 @@ class Checks:
         state = broker.core.state
         left = {
             "peers": state.peers,
+            "lives": state.lives,
             "routes": state.by_route,
             "strangers": state.strangers,
             "accepted": state.accepted,

@@ -11,6 +11,7 @@ from pisub.client.bus_core import Phase
 from pisub.errors import BrokerUnavailableError
 from pisub.process import ProcessIdentity
 from pisub.protocol.delivery import Kind, Priority
+from pisub.protocol.limits import MAX_PEER_QUEUE_BYTES
 
 from .broker import BrokerProcess
 from .checks import BrokenPromiseError, Checks
@@ -55,6 +56,7 @@ class World:
         self.broker: BrokerProcess | None = None
         self.back_at = 0.0
         self.capacity = self._pick((2, 3, 8, 64))
+        self.mailbox_bytes = self._pick((5_000, MAX_PEER_QUEUE_BYTES))
         self.is_rough = self.random.random() < 0.8
         self._brokers = self._links = self._lives = 0
         self._choices: list[Callable[[], bool]] = []
@@ -481,7 +483,7 @@ class World:
     def _publish(self, node: Node) -> None:
         topic = self._pick(self.topics)
         priority = self._pick((Priority.TERMINAL, Priority.NORMAL, Priority.DROPPABLE))
-        for _ in range(self._pick((1, 1, 4))):
+        for _ in range(self._pick((1, 1, 4, 12))):
             due = [each for each in self.nodes if each.is_told_of(topic) and self._is_known(each, priority)]
             number = self.checks.note_begins(node, due)
             node.say(Note(number=number), kind=Kind.PUBLISH, topic=topic, priority=priority)
