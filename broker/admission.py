@@ -156,9 +156,9 @@ class Admission:
         peer.needs_resync = False
         peer.was_cut_off = False
         # What waits while there was no connection goes by the mailbox, after the Welcome.
-        peer.is_suspended = len(peer.mailbox) > 0
-        if peer.is_suspended:
-            state.suspended[accepted.route] = peer
+        peer.is_suspended = False
+        if len(peer.mailbox) > 0:
+            state.suspend(accepted.route, peer)
         return peer, is_resumed
 
     def _authorise(self, peer: Peer, wish: int | None, accepted: Accepted) -> None:

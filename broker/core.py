@@ -1,7 +1,7 @@
 """The broker's pure core: batches of frames, events and time in; sends and effects out.
 
-Owns the entry points and the short way for plain messages. It must not know sockets, clocks, processes or files, and
-nothing that comes from a peer makes it raise.
+Owns the entry points, and the first look at what does not go the short way (``express``). It must not know sockets,
+clocks, processes or files, and nothing that comes from a peer makes it raise.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .admission import Admission
 from .control import Control
 from .effects import Leave, Outcome, Send
 from .events import Accepted, ConnectionLost, Event, LeaveRequested, MessageRefused, ProcessDied, SendFailed
+from .express import Express
 from .history import History
 from .peers import Peer
 from .routing import Routing
@@ -49,6 +50,7 @@ class Core:
         self._routing = Routing(self._state)
         self._admission = Admission(self._state, self._routing)
         self._control = Control(self._state, self._routing, self._leave)
+        self._express = Express(self._state, self._routing, self._long_way)
         self._tracing = Tracing(self._state)
         #: What it was told lately. Kept for a crash file; nothing is decided by it.
         self.history = History()
@@ -75,28 +77,18 @@ class Core:
         state = self._state
         self.history.received(items, now)
         senders = self._tracing.senders(items) if state.topics.tracers else None
-        by_route = state.by_route
-        shortcut = self._routing.shortcut
-        unpack = codec.unpack
-        for route, frame in items:
-            state.received += 1
-            sender = by_route.get(route)
-            try:
-                header, body = unpack(frame)
-            except ProtocolError as error:
-                self._unreadable(route, sender, error)
-                continue
-            if sender is not None and shortcut(sender, header, frame, now):
-                continue
-            self._one((route, frame), sender, header, body, now)
+        self._express.forward(items, now)
         if senders is not None:
             self._tracing.publish(items, senders)
         return state.take()
 
-    def _one(
-        self, item: tuple[bytes, bytes], sender: Peer | None, header: Header, body: memoryview, now: float
-    ) -> None:
-        route, frame = item
+    def _long_way(self, route: bytes, frame: bytes, sender: Peer | None, now: float) -> None:
+        """Handle one frame, whatever it is."""
+        try:
+            header, body = codec.unpack(frame)
+        except ProtocolError as error:
+            self._unreadable(route, sender, error)
+            return
         kind = header.kind
         if self._state.is_leaving:
             self._state.send_stranger(route, Kind.LEAVING, Leaving(reason="leaving"))

@@ -37,13 +37,19 @@ class Forget(msgspec.Struct, frozen=True):
     route: bytes
 
 
+class Suspended(msgspec.Struct, frozen=True):
+    """Messages wait for this connection. Ask ``Core.next_queued`` for them when it may have room."""
+
+    route: bytes
+
+
 class Leave(msgspec.Struct, frozen=True):
     """Stop serving: everybody has been told."""
 
     reason: str
 
 
-Effect = WatchProcess | UnwatchProcess | Disconnect | Forget | Leave
+Effect = WatchProcess | UnwatchProcess | Disconnect | Forget | Suspended | Leave
 
 
 class Outcome(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pisub.process import ProcessIdentity
 from pisub.protocol import codec
 from pisub.protocol.delivery import Stamp
-from pisub.protocol.session import PeerKind, Subscription
+from pisub.protocol.session import Authority, PeerKind, Subscription
 
 from .mailbox import Mailbox
 
@@ -24,6 +24,7 @@ class Peer:
         route: The connection, or None while there is none.
         process: The kernel's word on who it is; None where the kernel does not say.
         ancestors: Pids of the process's parents.
+        may_call: Whether it may send messages to others.
         confined_to: The only session whose published messages it may see; None is every session.
         stamp: What its messages are stamped with, encoded once.
         calls: Its open calls: message id to the bound callee and the deadline (0.0 is none).
@@ -47,6 +48,7 @@ class Peer:
         "is_suspended",
         "kind",
         "mailbox",
+        "may_call",
         "needs_resync",
         "process",
         "resume_by",
@@ -79,6 +81,7 @@ class Peer:
         self.process = process
         self.ancestors = ancestors
         self.authority = 0
+        self.may_call = False
         self.confined_to: str | None = None
         self.stamp = b""
         self.route: bytes | None = None
@@ -99,6 +102,7 @@ class Peer:
     def authorise(self, bits: int, *, confined_to: str | None, epoch: str) -> None:
         """Set what the peer may do, and the stamp that says so."""
         self.authority = bits
+        self.may_call = bool(bits & Authority.CALL)
         self.confined_to = confined_to
         self.stamp = codec.pack_stamp(
             Stamp(sender=self.address, incarnation=self.incarnation, authority=bits, epoch=epoch)

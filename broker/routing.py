@@ -10,7 +10,7 @@ import msgspec
 from pisub.protocol import codec
 from pisub.protocol.delivery import Flag, Header, Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_TOTAL_QUEUE_BYTES
-from pisub.protocol.session import OWN_TOPICS, Authority
+from pisub.protocol.session import OWN_TOPICS
 
 from .authority import KIND_NEEDS
 from .mailbox import effective_priority
@@ -46,43 +46,6 @@ class Routing:
     def parked_count(self) -> int:
         """Return how many messages wait for the broker to settle."""
         return sum(map(len, self._parked.values()))
-
-    def shortcut(self, sender: Peer, header: Header, frame: bytes, now: float) -> bool:
-        """Forward a plain call to an address, or its reply, when nothing about it is special.
-
-        These two are nearly all of the traffic. What they skip cannot apply here; ``handle`` does everything.
-
-        Returns:
-            Whether it was forwarded; if not, nothing was changed.
-        """
-        kind = header.kind
-        if header.fence is not None or not 0 <= header.priority <= Priority.DROPPABLE:
-            return False
-        if kind == Kind.REPLY:
-            caller = self._state.peers.get(header.to)
-            if caller is None or caller.is_slow or header.topic or not sender.authority & Authority.CALL:
-                return False
-            call = caller.calls.get(header.correlation_id)
-            if call is None or call[0] is not sender:
-                return False
-            del caller.calls[header.correlation_id]
-            sender.serving -= 1
-            self._state.sends.append((caller.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
-            return True
-        if kind == Kind.CALL:
-            callee = self._find(header)
-            number, calls = header.message_id, sender.calls
-            if callee is None or callee.is_slow or number <= 0 or number in calls or len(calls) >= MAX_OPEN_CALLS:
-                return False
-            if not sender.authority & Authority.CALL or self._state.is_leaving:
-                return False
-            if header.to.startswith(ROLE_PREFIX):
-                self._tell_routed(sender, number, callee)
-            calls[number] = (callee, now + header.ttl_ms / 1000 if header.ttl_ms > 0 else 0.0)
-            callee.serving += 1
-            self._state.sends.append((callee.route, sender.stamp, frame))  # type: ignore[arg-type]  # not slow: has a route
-            return True
-        return False
 
     def handle(self, sender: Peer, header: Header, frame: bytes, now: float) -> None:
         """Deliver, park or refuse one message of a peer's."""
@@ -125,7 +88,7 @@ class Routing:
         if known is not None:  # a resend: to the same callee, whoever holds the role by now
             callee: Peer | None = known[0]
         else:
-            callee = self._find(header)
+            callee = self.find(header)
             if callee is None:
                 self._nobody(caller, header, frame, now)
                 return
@@ -137,10 +100,11 @@ class Routing:
             callee.serving += 1
         assert callee is not None
         if is_role:
-            self._tell_routed(caller, number, callee)
+            self.tell_routed(caller, number, callee)
         state.deliver(callee, caller.stamp, frame, Kind.CALL, effective_priority(Kind.CALL, header.priority))
 
-    def _tell_routed(self, caller: Peer, number: int, callee: Peer, *, flags: int = 0) -> None:
+    def tell_routed(self, caller: Peer, number: int, callee: Peer, *, flags: int = 0) -> None:
+        """Tell a caller which life of which peer has its call."""
         routed = Header(
             kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name, flags=flags
         )
@@ -155,7 +119,7 @@ class Routing:
         if callee.serving:
             for caller in self._state.peers.values():
                 for number in [each for each, call in caller.calls.items() if call[0] is callee]:
-                    self._tell_routed(caller, number, callee, flags=Flag.AGAIN)
+                    self.tell_routed(caller, number, callee, flags=Flag.AGAIN)
 
     def _nobody(self, caller: Peer, header: Header, frame: bytes, now: float) -> None:
         state = self._state
@@ -210,7 +174,7 @@ class Routing:
     def _tell(self, sender: Peer, header: Header, frame: bytes, now: float) -> None:
         if header.kind == Kind.DONE and header.correlation_id:  # the caller waits for that call no more
             self._state.end_call(sender, header.correlation_id)
-        receiver = self._find(header)
+        receiver = self.find(header)
         if receiver is not None:
             self._state.deliver(receiver, sender.stamp, frame, header.kind, header.priority)
         elif header.kind != Kind.TELL or not self._park(sender, header, frame, now):
@@ -228,13 +192,14 @@ class Routing:
         for receiver in receivers:
             state.deliver(receiver, sender.stamp, frame, Kind.PUBLISH, header.priority)
         if header.to:
-            addressee = self._find(header)
+            addressee = self.find(header)
             if addressee is None:
                 state.counters["undeliverable"] += 1
             elif addressee not in receivers:
                 state.deliver(addressee, sender.stamp, frame, Kind.PUBLISH, header.priority)
 
-    def _find(self, header: Header) -> Peer | None:
+    def find(self, header: Header) -> Peer | None:
+        """Return the peer that a message is for: by address, by role and scope, or by address and incarnation."""
         to = header.to
         peer = self._state.peers.get(to)
         if peer is not None:

@@ -12,16 +12,13 @@ from pisub.clock import Clock
 from pisub.process import ProcessIdentity
 
 from .core import Core
-from .effects import Disconnect, Effect, Forget, Leave, Outcome, UnwatchProcess, WatchProcess
+from .effects import Disconnect, Effect, Forget, Leave, Outcome, Suspended, UnwatchProcess, WatchProcess
 from .events import Accepted, ConnectionLost, Event, LeaveRequested, MessageRefused, ProcessDied, SendFailed
 from .liveness import ProcessWatch, ancestors_of, is_full, watchable
+from .retries import Retries
 from .singleton import Singleton
 from .wire import Connection, Received, Wire
 
-#: No POLLOUT tells which peer of a ROUTER drained, so suspended ones are tried again: soon while they take something,
-#: for their pipe may only have been full for a moment; ever more seldom, down to every 10 ms, while they do not.
-MIN_RETRY_S = 0.0005
-MAX_RETRY_S = 0.01
 #: The directory is compared with our lock and socket this often.
 DISPLACED_CHECK_S = 2.0
 #: What a dead process sent before it died is waited for at most this long: a fork of it may hold its socket open.
@@ -60,7 +57,7 @@ class Shell:
         self._broken: list[bytes] = []
         self._dying: dict[ProcessIdentity, float] = {}
         self._leaving: str | None = None
-        self._retries: dict[bytes, tuple[float, float]] = {}
+        self._retries = Retries()
         self._check_at = clock.monotonic() + DISPLACED_CHECK_S
         self._look_at = 0.0
 
@@ -98,7 +95,7 @@ class Shell:
             self._handle_deaths(now)
         if now >= self._core.next_deadline():
             self._apply(self._core.tick(now), now)
-        if self._core.has_suspended:
+        if self._retries:
             self._retry(now)
         if now >= self._check_at:
             self._check_at = now + DISPLACED_CHECK_S
@@ -115,13 +112,13 @@ class Shell:
 
     def _timeout_ms(self, now: float) -> int:
         due = min(self._core.next_deadline(), self._check_at)
-        for route in self._core.suspended_routes():
-            due = min(due, self._retries.get(route, (now, 0.0))[0])
+        if self._retries:
+            due = min(due, self._retries.next_due)
         if self._dying:
             due = min(due, *self._dying.values())
         if self._watch.look_every_s is not None:
             due = min(due, self._look_at)
-        return max(0, int((due - now) * 1000) + 1)
+        return 0 if due <= now else int((due - now) * 1000) + 1
 
     # Connections and processes -----------------------------------------------------------------------------------
 
@@ -195,31 +192,25 @@ class Shell:
 
     def _handle_failed(self, failed: list[SendFailed], now: float) -> None:
         self._apply(self._core.sends_failed(failed, now), now)
-        for route in {each.route for each in failed if not each.is_gone}:
-            self._retries.setdefault(route, (now, MIN_RETRY_S))
 
     def _retry(self, now: float) -> None:
-        """Send what waits. Who takes something is tried again in the next turn, who does not ever more seldom."""
-        for route in self._core.suspended_routes():
-            due, pause = self._retries.get(route, (now, MIN_RETRY_S))
-            if now < due:
-                continue
-            if not self._send_queued(route, now):
-                self._retries[route] = (now + pause, min(2 * pause, MAX_RETRY_S))
-            elif route in self._retries:
-                self._retries[route] = (now, MIN_RETRY_S)
+        for route in self._retries.due(now):
+            self._send_queued(route, now)
 
-    def _send_queued(self, route: bytes, now: float) -> bool:
-        """Send up to ``_RETRY_BATCH`` of a peer's queued messages; tell whether it took any."""
+    def _send_queued(self, route: bytes, now: float) -> None:
+        """Send up to ``_RETRY_BATCH`` of a peer's queued messages."""
         sends = self._core.next_queued(route, _RETRY_BATCH)
         if not sends:
-            self._retries.pop(route, None)
-            return True
-        failed = self._wire.send_all(sends)
-        self._core.handed_over(route, len(sends) - len(failed))
-        if failed and failed[0].is_gone:
+            self._retries.forget(route)
+            return
+        count, is_gone = self._wire.send_some(sends)
+        if count:
+            self._retries.took(route, now, has_room=count == len(sends))
+        else:
+            self._retries.refused(route, now)
+        self._core.handed_over(route, count)
+        if is_gone:
             self._handle(ConnectionLost(route), now)
-        return len(failed) < len(sends)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -233,13 +224,15 @@ class Shell:
                     self._wire.cut(connection)
             case Forget(route):
                 self._forget(route)
+            case Suspended(route):
+                self._retries.add(route, self._clock.monotonic())
             case Leave(reason):
                 self.request_leave(reason)
             case _:
                 assert_never(effect)
 
     def _forget(self, route: bytes) -> None:
-        self._retries.pop(route, None)
+        self._retries.forget(route)
         self._processes.pop(route, None)
         connection = self._connections.pop(route, None)
         if connection is not None and self._by_descriptor.get(connection.descriptor) == route:

@@ -18,7 +18,7 @@ from pisub.protocol.delivery import Fence, Header, Kind, Priority, Stamp
 from pisub.protocol.limits import IDLE_EXIT_S, MAX_TOTAL_QUEUE_BYTES, SETTLE_S
 from pisub.protocol.session import Failure, GoneReason, RoleGranted, Terminated
 
-from .effects import Disconnect, Effect, Outcome, Send
+from .effects import Disconnect, Effect, Outcome, Send, Suspended
 from .events import Accepted
 from .mailbox import effective_priority
 from .peers import Peer, RoleKey
@@ -125,8 +125,7 @@ class State:
     def send_failed(self, peer: Peer, stamp: bytes, frame: bytes) -> None:
         """A send to a peer found its pipe full, or its connection gone: queue it, and everything after it."""
         if peer.route is not None and not peer.is_suspended:
-            peer.is_suspended = True
-            self.suspended[peer.route] = peer
+            self.suspend(peer.route, peer)
             self.counters["suspensions"] += 1
             peer.refresh_pace()
         header, _ = codec.unpack(frame)
@@ -142,6 +141,12 @@ class State:
         self.queued_bytes += peer.mailbox.queued_bytes - before
         if not len(peer.mailbox):
             self.resume(peer)
+
+    def suspend(self, route: bytes, peer: Peer) -> None:
+        """Something waits for the peer: whatever comes is queued behind it."""
+        peer.is_suspended = True
+        self.suspended[route] = peer
+        self.effects.append(Suspended(route))
 
     def resume(self, peer: Peer) -> None:
         """Nothing waits for the peer: send to it directly again."""

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket as sockets
 import struct
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import zmq
-from zmq.backend import Socket, zmq_poll
+from zmq.backend import Socket
 
 from pisub.protocol.limits import HIGH_WATER_MARK, MAX_FRAME_BYTES
 
 from .effects import Send
 from .events import SendFailed
 from .liveness import Credentials, parse_peer_address
+from .more import MoreFlag
 
 BATCH: Final = 64
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE) | _NOBLOCK
 _RCVMORE: Final = int(zmq.RCVMORE)
+_EVENTS: Final = int(zmq.EVENTS)
+_FD: Final = int(zmq.FD)
 _POLLIN: Final = int(zmq.POLLIN)
 #: Frames over the protocol's bound, up to this, are refused with a reason; beyond it libzmq drops the connection.
 _MAX_RECEIVED_BYTES: Final = 4 * MAX_FRAME_BYTES
@@ -69,6 +73,13 @@ class Wire:
         self._monitor.set(int(zmq.LINGER), 0)
         self._monitor.set(int(zmq.RCVHWM), 0)
         self._monitor.connect(_MONITOR)
+        self._monitor_descriptor = int(self._monitor.get(_FD))
+        self._poll = select.poll()
+        self._poll.register(int(self._socket.get(_FD)), select.POLLIN)
+        self._poll.register(self._monitor_descriptor, select.POLLIN)
+        self._also = -1
+        self.disconnected()  # what has been read to its end once is signalled from then on
+        self._more = MoreFlag(self._socket)
         self._is_bound = False
         self.is_drained = True
 
@@ -95,7 +106,7 @@ class Wire:
         Stops early at a message that is not one frame of a known connection, and returns it apart, with what the
         kernel says about its connection if that is new.
         """
-        receive, option = self._socket.recv, self._socket.get
+        receive, read_more, more = self._socket.recv, self._more.read, self._more.value
         items: list[tuple[bytes, bytes]] = []
         self.is_drained = False
         try:
@@ -104,7 +115,8 @@ class Wire:
                 if route not in known:
                     return items, *self._first(route)
                 frame = receive(_NOBLOCK)
-                if option(_RCVMORE):
+                read_more()
+                if more.value:
                     self._skip_rest()
                     return items, Received(route, b"", is_multipart=True), None
                 items.append((route, frame))
@@ -158,6 +170,28 @@ class Wire:
                 failed.append(SendFailed(route, stamp, frame, is_gone=True))
         return failed
 
+    def send_some(self, sends: list[Send]) -> tuple[int, bool]:
+        """Send messages to one receiver without waiting, up to the first that does not fit.
+
+        Returns:
+            How many were sent, and whether the receiver is gone.
+        """
+        send = self._socket.send
+        sent = 0
+        try:
+            for route, stamp, frame in sends:
+                send(route, _MORE)
+                send(stamp, _MORE)
+                send(frame, _NOBLOCK)
+                sent += 1
+        except zmq.Again:
+            return sent, False
+        except zmq.ZMQError as error:
+            if error.errno != zmq.EHOSTUNREACH:
+                raise
+            return sent, True
+        return sent, False
+
     def disconnected(self) -> list[int]:
         """Return the descriptors of the connections that broke since the last call, in order."""
         found: list[int] = []
@@ -184,13 +218,20 @@ class Wire:
                 copy.shutdown(sockets.SHUT_RDWR)
 
     def wait(self, timeout_ms: int, also: int) -> bool:
-        """Wait until a message, a broken connection or a readable descriptor ``also`` is there.
+        """Wait until a message, a broken connection, room in a full pipe or a readable descriptor ``also`` is there.
+
+        Both sockets' descriptors are signalled once for each change, so what came must have been taken: by ``receive``
+        until ``is_drained``, by ``disconnected``.
 
         Returns:
-            Whether a connection broke: ``disconnected`` says which.
+            Whether a connection may have broken: ``disconnected`` says which.
         """
-        entries: list[tuple[Any, int]] = [(self._socket, _POLLIN), (self._monitor, _POLLIN), (also, _POLLIN)]
-        return any(ready is self._monitor for ready, _ in zmq_poll(entries, timeout_ms))
+        if self._also != also:
+            self._also = also
+            self._poll.register(also, select.POLLIN)
+        if int(self._socket.get(_EVENTS)) & _POLLIN:  # a send may have taken the signal of a message
+            return False
+        return any(descriptor == self._monitor_descriptor for descriptor, _ in self._poll.poll(timeout_ms))
 
     def close(self) -> None:
         """Close both sockets; what was sent may still leave for ``_LINGER_MS``."""

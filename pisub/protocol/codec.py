@@ -22,6 +22,8 @@ T = TypeVar("T")
 
 PRELUDE_BYTES: Final = len(MAGIC) + 3
 _PRELUDE: Final = MAGIC + bytes([WIRE_VERSIONS[0]])
+#: With the upper byte of the header's length, which is 0 of nearly all.
+_SHORT_PRELUDE: Final = _PRELUDE + b"\0"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_header = msgspec.msgpack.Decoder(Header).decode
@@ -73,6 +75,25 @@ def unpack(frame: bytes) -> tuple[Header, memoryview]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"The header does not decode: {error}") from error
     return header, memoryview(frame)[end:]
+
+
+def peek_header(frame: bytes) -> Header | None:
+    """Decode the header of a frame, and no more, as fast as can be.
+
+    Returns:
+        None for a frame that ``unpack`` would refuse, and for one whose header has more than 255 bytes: ``unpack`` is
+        for these.
+    """
+    size = len(frame)
+    if not PRELUDE_BYTES < size <= MAX_FRAME_BYTES or not frame.startswith(_SHORT_PRELUDE):
+        return None
+    end = PRELUDE_BYTES + frame[5]
+    if end > size:
+        return None
+    try:
+        return _decode_header(frame[PRELUDE_BYTES:end])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
 
 
 def pack_stamp(stamp: Stamp) -> bytes:
