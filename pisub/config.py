@@ -23,7 +23,16 @@ RUN_ID_VARIABLE = "PISUB_RUN_ID"
 DEPTH_VARIABLE = "PISUB_DEPTH"
 SESSION_VARIABLE = "PISUB_SESSION"
 _FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
-_NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG"})
+_NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG", "PISUB_DEBUG"})
+#: What each type of setting takes, for people.
+_WANTED = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "int | None": "a whole number",
+    "str": "a text",
+    "str | None": "a text",
+    "Path | None": "a path",
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +84,13 @@ def load_settings(
     values.update(_from_environment(source))
     values.update({key: value for key, value in overrides.items() if value is not None})
     return _convert(values, "the settings passed")
+
+
+def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
+    """Return the ``PISUB_*`` variables that mean nothing: most are misspelt. Other programs may have some of theirs."""
+    source = os.environ if environ is None else environ
+    known = _NOT_SETTINGS | {_PREFIX + name.upper() for name in Settings.__struct_fields__}
+    return sorted(name for name in source if name.startswith(_PREFIX) and name not in known)
 
 
 def caller_environment() -> dict[str, str]:
@@ -136,13 +152,20 @@ def user_config_dir(environ: Mapping[str, str] | None = None) -> Path:
     return Path(platformdirs.user_config_dir("pisub", appauthor=False))
 
 
+def config_path(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the configuration file: the one that ``PISUB_CONFIG`` names, else the user's."""
+    source = os.environ if environ is None else environ
+    named = source.get("PISUB_CONFIG")
+    return Path(named) if named else user_config_dir(source) / "config.toml"
+
+
 def _from_file(environ: Mapping[str, str], config_file: Path | None) -> dict[str, Any]:
-    named = config_file or (Path(environ["PISUB_CONFIG"]) if environ.get("PISUB_CONFIG") else None)
-    path = named or user_config_dir(environ) / "config.toml"
+    is_named = config_file is not None or bool(environ.get("PISUB_CONFIG"))
+    path = config_file or config_path(environ)
     try:
         text = path.read_bytes()
     except FileNotFoundError:
-        if named is not None:
+        if is_named:
             raise InvalidArgumentError(f"The configuration file {path} does not exist.", field="PISUB_CONFIG") from None
         return {}
     except OSError as error:
@@ -181,10 +204,14 @@ def _convert(values: dict[str, Any], place: str) -> Settings:
         )
     except msgspec.ValidationError as error:
         field = str(error).rpartition("$.")[2].rstrip("`") or None
-        raise InvalidArgumentError(f"{place}: {error}", field=field) from error
+        if field is None or field not in values:
+            raise InvalidArgumentError(f"{place}: {error}", field=field) from error
+        named = place if place.startswith(_PREFIX) else f"{place}: {field}"
+        wanted = _WANTED[Settings.__annotations__[field]]
+        raise InvalidArgumentError(f"{named} is {values[field]!r}: give {wanted}.", field=field) from error
 
 
 def _decode_path(kind: type, value: object) -> Path:
     if kind is Path and isinstance(value, str):
         return Path(value).expanduser()
-    raise NotImplementedError(f"no conversion to {kind!r}")
+    raise TypeError(f"no conversion to {kind!r}")  # msgspec makes a ValidationError of it

@@ -41,5 +41,5 @@ class Inbox:
 
 def _event(cause: Cause, request: ControlRequest) -> EndRequested:
     by = f" by {request.source}" if request.source else ""
-    why = f": {request.reason}" if request.reason else ""
-    return EndRequested(cause, _REASONS[cause], f"{_VERBS[cause]}{by}{why}.")
+    why = f": {request.reason.removesuffix('.')}" if request.reason else by
+    return EndRequested(cause, _REASONS[cause], f"{_VERBS[cause]}{why}.")

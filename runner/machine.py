@@ -207,8 +207,7 @@ class Machine:
     def _tick(self, now: float) -> list[fx.RunnerEffect]:
         match self._phase:
             case Phase.RUNNING if self._clock.is_expired:
-                limit = self._clock.limit_s
-                text = f"The run used up its {limit:g} seconds of work."
+                text = f"The run used up the {self._clock.limit_s:g} s that it had for its work."
                 return self._end(ev.EndRequested(ev.Cause.TIMEOUT, "timeout", text), now)
             case Phase.STOPPING if self._grace_at is not None and now >= self._grace_at:
                 return self._drain(now, grace_s=KILL_GRACE_S)

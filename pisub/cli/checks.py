@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, Literal
 
-from pisub.config import Settings, user_config_dir
+from pisub.config import Settings, config_path, unknown_variables
 from pisub.errors import PisubError
 from pisub.launch import find_broker
 from pisub.paths import PRIVATE_DIR, ensure_private_dir, runtime_dir, state_root
@@ -39,7 +39,7 @@ def run_checks(settings: Settings) -> list[Check]:
         _python(),
         _packages(),
         _platform(),
-        _ok("configuration", str(user_config_dir() / "config.toml")),
+        _configuration(),
         _directory("state directory", state_root(settings)),
         _directory("runtime directory", runtime_dir(settings)),
         _hard_links(state_root(settings)),
@@ -83,6 +83,14 @@ def _platform() -> Check:
     return (
         _ok("platform", text) if sys.platform == "linux" else _warn("platform", f"{text}: deaths are seen by polling")
     )
+
+
+def _configuration() -> Check:
+    path = config_path()
+    text = str(path) if path.exists() else f"{path} (not there: the defaults)"
+    if unknown := unknown_variables():
+        return _warn("configuration", f"{text}; no settings, and ignored: {', '.join(unknown)}")
+    return _ok("configuration", text)
 
 
 def _directory(name: str, path: Path) -> Check:

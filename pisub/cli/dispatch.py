@@ -15,7 +15,7 @@ from typing import Final, cast
 
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit, exit_for_error
-from pisub.cli.parser import CommandLineError, build_parser, command_named
+from pisub.cli.parser import CommandLineError, command_named, parse
 from pisub.config import Settings, is_debugging, load_settings, wants_color
 from pisub.errors import PisubError
 from pisub.ids import check_session_id
@@ -41,10 +41,6 @@ _ENVIRONMENT: Final = frozenset(
 RunCommand = Callable[[Namespace, Console, Settings], Exit]
 
 _HINTS: Final[dict[str, str]] = {
-    "unknown_run": "`pisub ps -a` lists every run",
-    "unknown_agent": "`pisub agents` lists the agents",
-    "unknown_question": "`pisub questions` lists the open questions",
-    "ambiguous_id": "give more characters of the id",
     "broker_unavailable": "`pisub doctor` checks the setup",
     "launch_failed": "`pisub doctor` checks the setup",
     "record_corrupt": "nothing was changed; move the file away to go on without it",
@@ -55,7 +51,7 @@ def dispatch(argv: Sequence[str]) -> Exit:
     """Run one command and return its exit code."""
     console = Console.standard(is_json="--json" in argv, may_color=wants_color())
     try:
-        arguments = build_parser().parse_args(argv)
+        arguments = parse(argv)
         console.is_json = getattr(arguments, "json", False)
         settings = load_settings(session=getattr(arguments, "session", None))
         if settings.session is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -63,7 +63,7 @@ def _json(parser: argparse.ArgumentParser) -> None:
 
 
 def _session(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--session", metavar="S", help=f"{what} (default: PISUB_SESSION)")
+    parser.add_argument("--session", metavar="S", help=what)
 
 
 def _run_id(parser: argparse.ArgumentParser) -> None:
@@ -81,8 +81,8 @@ def _run(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--task-file", metavar="FILE", type=Path, help="read the task from a file, byte for byte")
     parser.add_argument("-d", "--detach", action="store_true", help="print the run's id and return at once")
-    _session(parser, "the session that the run belongs to; without one a foreground run makes a fresh session, "
-             "and -d uses the project's shared inbox session")  # fmt: skip
+    _session(parser, "the session that the run belongs to (default: PISUB_SESSION; without that a foreground run makes "
+             "a fresh session, and -d uses the project's shared inbox session)")  # fmt: skip
     parser.add_argument(
         "--cwd", metavar="D", type=Path, default=None, help="the run's working directory (default: here)"
     )
@@ -160,7 +160,7 @@ def _decline(parser: argparse.ArgumentParser) -> None:
 
 
 def _host(parser: argparse.ArgumentParser) -> None:
-    _session(parser, "the session to serve; without one the project's shared inbox session")
+    _session(parser, "the session to serve (default: PISUB_SESSION, else the project's shared inbox session)")
     parser.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
     )
@@ -234,6 +234,18 @@ def build_parser() -> argparse.ArgumentParser:
         )
         command.declare(child)
     return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Return what a command line says.
+
+    Raises:
+        CommandLineError: It fits no command.
+    """
+    arguments, unknown = build_parser().parse_known_args(argv)
+    if unknown:
+        raise CommandLineError(f"unrecognized arguments: {' '.join(unknown)}", usage=f"pisub {arguments.command}")
+    return arguments
 
 
 def command_named(name: str) -> Command:

@@ -94,8 +94,6 @@ def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
         InvalidArgumentError: The answers' file cannot be used.
     """
     if answers is not None:
-        if not answers.is_file():
-            raise InvalidArgumentError(f"{answers} is not a file with answers.", field="answers")
         return script_dialogs(console, answers)
     if console.is_interactive:
         from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays

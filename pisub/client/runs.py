@@ -130,7 +130,7 @@ class Run:
         if view.state.is_terminal:
             return await self.result(GIVE_UP_AFTER_S)
         await asyncio.to_thread(
-            request_stop, self._layout, self.id, source="library", reason=reason, now_ms=self._clock.wall_ms()
+            request_stop, self._layout, self.id, source="a program", reason=reason, now_ms=self._clock.wall_ms()
         )
         await self._wake_runner(view)
         grace_s = stop_grace_s(view)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 from pisub.clock import Clock
 from pisub.errors import OutcomeUnknownError, PisubError, QuestionClosedError, UnknownQuestionError
@@ -22,6 +22,8 @@ from pisub.record.model import OutcomeKind, QuestionOutcome
 WriteOutcome = Callable[[str, QuestionOutcome], QuestionOutcome]
 #: Told of what went wrong outside of any call: a sentence, and the exception where there is one.
 Report = Callable[[str, BaseException | None], None]
+#: Ended asks that are remembered, with their results: what was read before the end may still be on its way.
+_MAX_ENDED: Final = 1_024
 
 
 class Desk:
@@ -56,6 +58,7 @@ class Desk:
         self._report = report
         self._queue = queue or HostQueue(clock.monotonic())
         self._calls: dict[str, list[asyncio.Future[AskResult]]] = {}
+        self._ended: dict[str, AskResult] = {}
         self._screen: dict[int, asyncio.Task[str | None]] = {}
         self._closing: set[int] = set()
         self._writes: set[asyncio.Task[None]] = set()
@@ -74,13 +77,21 @@ class Desk:
         Raises:
             OutcomeUnknownError: The desk was stopped first. The ask is still open in the record.
         """
+        ended = self._ended.get(ask.ask_id)
+        if ended is not None:
+            return ended
         future: asyncio.Future[AskResult] = asyncio.get_running_loop().create_future()
         self._calls.setdefault(ask.ask_id, []).append(future)
         self.feed(ev.AskArrived(ask=ask, outcomes=outcomes))
         return await future
 
     def feed(self, event: ev.Event) -> None:
-        """Tell the queue what happened, and do what it wants."""
+        """Tell the queue what happened, and do what it wants.
+
+        An ask that ended here is not shown again: whoever brings it read the record before the end.
+        """
+        if isinstance(event, ev.AskArrived) and event.ask.ask_id in self._ended:
+            return
         for effect in self._queue.handle(event, self._clock.monotonic()):
             self._carry_out(effect)
         if self._timer is not None:
@@ -146,7 +157,10 @@ class Desk:
         if task.cancelled():
             self.feed(ev.DialogClosed(dialog=dialog))
         elif error is not None:
-            self._report("A dialog failed.", error)
+            if isinstance(error, PisubError):  # it says in a sentence what is wrong, so no traceback is needed
+                self._report(f"A dialog failed: {error.message}", None)
+            else:
+                self._report("A dialog failed.", error)
             message = f"{type(error).__name__}: {error}"
             self.feed(
                 ev.DialogClosed(dialog=dialog) if was_closing else ev.DialogFailed(dialog=dialog, message=message)
@@ -180,6 +194,9 @@ class Desk:
             self.feed(ev.OutcomeSettled(outcome=winner))
 
     def _reply(self, effect: ev.EndAsk) -> None:
+        self._ended[effect.ask_id] = effect.result
+        if len(self._ended) > _MAX_ENDED:
+            del self._ended[next(iter(self._ended))]
         futures = [each for each in self._calls.pop(effect.ask_id, []) if not each.done()]
         for future in futures:
             future.set_result(effect.result)

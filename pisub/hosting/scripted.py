@@ -126,7 +126,10 @@ def _item(value: object, place: Path, number: int) -> ScriptItem:
         try:
             return msgspec.convert(value, ScriptedAnswer)
         except msgspec.ValidationError as error:
-            raise InvalidArgumentError(f"{place}, item {number}: {error}", field="answers") from error
+            keys = ", ".join(each.encode_name for each in msgspec.structs.fields(ScriptedAnswer))
+            raise InvalidArgumentError(
+                f"{place}, item {number}: {error}. An item has the keys {keys}.", field="answers"
+            ) from error
     if isinstance(value, str):
         return value
     # `- 2025` or `- yes` in YAML is no text; guessing which spelling was meant would invent an answer.

@@ -224,7 +224,9 @@ def find_question(layout: Layout, text: str) -> tuple[AskView, int]:
         )
     run_id = read_marker(layout, fits[0]) if fits else None
     if run_id is None:
-        raise UnknownQuestionError(f"No open question begins with {prefix} (see `pisub questions`).")
+        raise UnknownQuestionError(
+            f"No open question begins with {prefix}: it may have its answer already (see `pisub questions`)."
+        )
     view = read_ask(layout, run_id, fits[0])
     if view.outcome is not None:
         raise QuestionClosedError(f"Ask {fits[0]} has ended: {view.outcome.result.status}.")

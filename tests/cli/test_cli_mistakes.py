@@ -65,6 +65,38 @@ def test_a_wrong_setting_is_named_with_its_variable(project: Project) -> None:
     assert "PISUB_TIMEOUT_MS" in outcome.err
 
 
+def test_the_doctor_names_a_variable_that_is_no_setting(project: Project) -> None:
+    checks = project.pisub("doctor", "--json", environ={"PISUB_FSINC": "0"}).json["checks"]
+    (found,) = (each for each in checks if each["name"] == "configuration")
+    assert found["outcome"] == "warning"
+    assert "PISUB_FSINC" in found["detail"]
+
+
+def test_an_option_that_a_command_has_not_leads_to_the_help_of_the_command(project: Project) -> None:
+    outcome = project.pisub("run", "--frob", "echo", "x")
+    assert outcome.code == Exit.USAGE
+    assert outcome.err == "pisub: error: unrecognized arguments: --frob\nhint: `pisub run --help` shows how\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("- match: Which\n  answer: up\n", "The script says 'up'; the options are left, right."),
+        ("- {matc: Which}", "An item has the keys answer, match, option, delayMs, dismiss."),
+        (None, "answers.yaml cannot be read: No such file or directory."),
+    ],
+)
+def test_a_script_of_answers_that_does_not_fit_is_a_sentence(
+    project: Project, tmp_path: Path, script: str | None, said: str
+) -> None:
+    answers = tmp_path / "answers.yaml"
+    if script is not None:
+        answers.write_text(script)
+    outcome = project.pisub("run", "ask", "x", "--answers", str(answers))
+    assert said in outcome.err
+    assert "Traceback" not in outcome.err
+
+
 def test_a_corrupt_file_is_named_and_hides_no_other_run(project: Project, private_places: Path) -> None:
     good, bad = project.launch("echo"), project.launch("echo")
     project.pisub("wait", good, bad)

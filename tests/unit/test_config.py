@@ -1,8 +1,9 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from pisub.config import Settings, load_settings, user_config_dir
+from pisub.config import Settings, load_settings, unknown_variables, user_config_dir
 from pisub.errors import InvalidArgumentError
 
 
@@ -32,6 +33,21 @@ def test_a_wrong_value_is_named_with_its_variable() -> None:
     with pytest.raises(InvalidArgumentError, match="PISUB_TIMEOUT_MS") as caught:
         load_settings(environ={"PISUB_TIMEOUT_MS": "soon", "PISUB_CONFIG": ""}, config_file=None)
     assert caught.value.field == "timeout_ms"
+    assert caught.value.message == "PISUB_TIMEOUT_MS is 'soon': give a whole number."
+
+
+@pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
+def test_a_value_of_a_type_that_fits_no_setting_is_answered_with_what_does(
+    field: msgspec.structs.FieldInfo, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf": {field.name} is \[\]: give (a|true)") as caught:
+        load_settings(environ={}, config_file=config(tmp_path, f"{field.name} = []"))
+    assert caught.value.field == field.name
+
+
+def test_a_variable_that_means_nothing_is_found() -> None:
+    environ = {"PISUB_FSINC": "0", "PISUB_FSYNC": "0", "PISUB_RUN_ID": "x", "PISUB_DEBUG": "1", "PATH": "/bin"}
+    assert unknown_variables(environ) == ["PISUB_FSINC"]
 
 
 def test_a_file_that_is_not_toml_or_not_there_is_said(tmp_path: Path) -> None:

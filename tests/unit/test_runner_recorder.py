@@ -165,8 +165,8 @@ def test_requests_are_read_strongest_first_and_each_once(paths: RunPaths) -> Non
         request_control(paths, request)
     inbox = Inbox(paths)
     assert inbox.read() == [
-        EndRequested(Cause.STOP, "stop", "Stopped by cli: enough."),
-        EndRequested(Cause.INTERRUPT, "interrupt", "Interrupted by cli: enough."),
+        EndRequested(Cause.STOP, "stop", "Stopped: enough."),
+        EndRequested(Cause.INTERRUPT, "interrupt", "Interrupted: enough."),
     ]
     assert inbox.read() == []
 

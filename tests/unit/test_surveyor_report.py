@@ -23,6 +23,7 @@ def heads(report: str) -> list[str]:
         (None, "", "languages"),
         ("because", "", "languages"),
         ("Onboarding of new people", "onboarding", "papers"),
+        ("To show a new contributor around.", "onboarding", "papers"),
         ("code review", "review", "notes"),
         ("a SECURITY review", "security", "entry_points"),
         ("plan the tests", "testing", "tests"),
@@ -49,6 +50,29 @@ def test_a_missing_answer_is_said_and_never_invented(tmp_path: Path) -> None:
     assert not any(head.startswith("Closer") for head in heads(report))
     partly = render_report(survey, Wishes(part="web/", why_unanswered="timeout"))
     assert "Not answered: what the report is for (timeout)." in partly
+
+
+def test_a_big_part_is_outlined_by_what_is_public_a_little_of_each_file_and_no_tests(tmp_path: Path) -> None:
+    many = "".join(f"def _private{n}():\n    pass\n\ndef plain{n}():\n    pass\n\n" for n in range(20))
+    documented = "".join(f'def told{n}():\n    """Tell {n}."""\n\n' for n in range(2))
+    tree = {
+        "src/big.py": many + documented,
+        "src/small.py": 'class One:\n    """One thing."""\n    def method(self):\n        pass\n',
+        "tests/test_big.py": "".join(f"def test_{n}():\n    pass\n\n" for n in range(40)),
+    }
+    report = render_report(survey_of(make_tree(tmp_path, tree)), Wishes(part=""))
+    assert heads(report)[0] == "Closer: the whole repository"
+    names = re.findall(r"^\| `[^`]+:\d+` \| \w+ \| `(\w+)` \|", report, re.MULTILINE)
+    assert names == ["plain0", "plain1", "told0", "told1", "One"]
+    assert "of each at most 4:" in report
+    assert "And 79 more definitions." in report
+
+
+def test_a_big_part_of_nothing_but_tests_is_outlined_by_them(tmp_path: Path) -> None:
+    tree = {"tests/test_big.py": "".join(f"def test_{n}():\n    pass\n\n" for n in range(90))}
+    report = render_report(survey_of(make_tree(tmp_path, tree)), Wishes(part="tests/"))
+    assert "`test_0`" in report
+    assert "And 86 more definitions." in report
 
 
 def test_an_empty_directory_has_a_report() -> None:

@@ -42,8 +42,8 @@ _ORDERS: tuple[tuple[str, re.Pattern[str], tuple[str, ...]], ...] = (
     ),
     (
         "onboarding",
-        re.compile(r"onboard|newcomer|new (?:people|member|colleague|developer)|introduc|learn|understand|overview",
-                   re.IGNORECASE),
+        re.compile(r"onboard|newcomer|new (?:people|member|colleague|developer|contributor)|introduc|learn|understand"
+                   r"|overview|show\b.*\baround", re.IGNORECASE),
         ("papers", "entry_points", "languages", "sizes", "modules", "imports", "tests"),
     ),
 )  # fmt: skip
@@ -60,7 +60,8 @@ def render_report(survey: Survey, wishes: Wishes) -> str:
     kind, order = section_order(wishes.purpose)
     lines = [f"# Survey of {plain(survey.name) or 'the directory'}", "", *_intro(survey, wishes, kind)]
     if wishes.part is not None and survey.files:
-        name = "the whole" if not wishes.part else "the files at the top" if wishes.part == "./" else code(wishes.part)
+        names = {"": "the whole repository", "./": "the files at the top"}
+        name = names.get(wishes.part) or code(wishes.part)
         lines += ["", f"## Closer: {name}", "", *sections.closer(survey, graph, wishes.part)]
     bodies = {
         "languages": lambda: sections.languages(survey),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pisub.agents.surveyor.imports import ImportGraph, outside_packages
 from pisub.agents.surveyor.languages import NOT_CODE
 from pisub.agents.surveyor.markdown import code, counted, plain, size, table
-from pisub.agents.surveyor.model import Note, Survey, SurveyedFile
+from pisub.agents.surveyor.model import Definition, Note, Survey, SurveyedFile
 from pisub.agents.surveyor.parts import in_part
 from pisub.agents.surveyor.python_source import is_test_path
 
@@ -17,6 +17,7 @@ MAX_ROWS = 15
 MAX_NOTES = 40
 MAX_CLOSE_FILES = 30
 MAX_CLOSE_DEFINITIONS = 60
+MAX_OUTLINE_PER_FILE = 4
 
 _LICENCES = ("license", "licence", "copying", "unlicense")
 _CI = (".github/workflows/", ".gitlab-ci.yml", ".circleci/", "azure-pipelines.yml", "Jenkinsfile", ".travis.yml",
@@ -218,10 +219,13 @@ def closer(survey: Survey, graph: ImportGraph, part: str) -> list[str]:
         lines += ["", f"Imported from outside this part by {_some(users, 12) if users else 'nothing'}."]
         lines += ["", f"It imports {_some(needs, 12) if needs else 'nothing'} of the rest."]
     defined = [(file.path, each) for file in ranked for each in file.facts.definitions]
-    if len(defined) > MAX_CLOSE_DEFINITIONS:
-        defined = [(path, each) for path, each in defined if each.kind != "method"]  # the outline first
+    count = len(defined)
     if defined:
-        lines += ["", "Definitions, those of the biggest files first:", ""]
+        heading = "Definitions, those of the biggest files first:"
+        if count > MAX_CLOSE_DEFINITIONS:
+            defined = _outline(ranked)
+            heading = f"Definitions, those of the biggest files first, of each at most {MAX_OUTLINE_PER_FILE}:"
+        lines += ["", heading, ""]
         lines += table(
             ("Where", "Kind", "Name", "What it says of itself"),
             (
@@ -229,11 +233,25 @@ def closer(survey: Survey, graph: ImportGraph, part: str) -> list[str]:
                 for path, each in defined[:MAX_CLOSE_DEFINITIONS]
             ),
         )
-        lines += _rest(len(defined), MAX_CLOSE_DEFINITIONS, "definition", "definitions")
+        lines += _rest(count, min(len(defined), MAX_CLOSE_DEFINITIONS), "definition", "definitions")
     left = [(file.path, note) for file in files for note in file.facts.notes]
     if left:
         lines += ["", "To do here:", "", *_note_list(left[:MAX_NOTES]), *_rest(len(left), MAX_NOTES, "note", "notes")]
     return lines
+
+
+def _outline(files: Sequence[SurveyedFile]) -> list[tuple[str, Definition]]:
+    """Return what a reader looks for first where there is too much: no methods, nothing private, no tests, no data.
+
+    Of each file a few, those that say something of themselves before the others. A part of nothing else has it all.
+    """
+    apart = [file for file in _code_files(files) if not is_test_path(file.path)]
+    found: list[tuple[str, Definition]] = []
+    for file in apart or files:
+        public = [each for each in file.facts.definitions if each.kind != "method" and not each.name.startswith("_")]
+        chosen = sorted(public, key=lambda each: (not each.summary, each.line))[:MAX_OUTLINE_PER_FILE]
+        found += [(file.path, each) for each in sorted(chosen, key=lambda each: each.line)]
+    return found or [(file.path, each) for file in files for each in file.facts.definitions if each.kind != "method"]
 
 
 def _code_files(files: Iterable[SurveyedFile]) -> list[SurveyedFile]:

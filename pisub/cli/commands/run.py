@@ -47,14 +47,14 @@ def _detached(arguments: Namespace, console: Console, settings: Settings, task: 
         console.json("launched", {"runId": spec.run_id, "sessionId": spec.session_id, "runDir": directory})
         return Exit.OK
     console.result(spec.run_id)
-    for line in (
-        f"pisub logs -f {spec.run_id}   what it does",
-        f"pisub wait {spec.run_id}      until it has ended",
-        f"pisub result {spec.run_id}    what it said",
-        "pisub questions                                 what it wants to know; `pisub host` answers",
-        f"pisub stop {spec.run_id}      end it",
+    for command, meaning in (
+        (f"logs -f {spec.run_id}", "what it does"),
+        ("questions", "what it wants to know; `pisub host` answers"),
+        (f"wait {spec.run_id}", "until it has ended"),
+        (f"result {spec.run_id}", "what it said"),
+        (f"stop {spec.run_id}", "end it"),
     ):
-        console.say(console.style(f"  {line}", "dim"))
+        console.say(console.style(f"  pisub {command:<{len('logs -f ') + len(spec.run_id)}}   {meaning}", "dim"))
     return Exit.OK
 
 

@@ -58,7 +58,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 
 def _stop(layout: Layout, settings: Settings, view: RunView, reason: str) -> RunView:
     clock = SystemClock()
-    request_stop(layout, view.run_id, source="cli", reason=reason, now_ms=clock.wall_ms())
+    request_stop(layout, view.run_id, source="pisub stop", reason=reason, now_ms=clock.wall_ms())
     if not wake_by_signal(view):
         _wake_by_message(settings, view)
     grace_s = stop_grace_s(view)
