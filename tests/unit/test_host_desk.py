@@ -189,3 +189,15 @@ def test_a_human_that_takes_time_keeps_nobody_from_asking() -> None:
         assert [result.values for result in results] == [("x",), (None,), ("z",)]
 
     play(ScriptedHuman([ScriptedAnswer(answer="x", delay_ms=20), ScriptedAnswer(dismiss=True), "z"]), scenario)
+
+
+def test_an_ask_that_ended_is_not_shown_again_to_who_brings_it_late() -> None:
+    human = Watched()
+
+    async def scenario(world: World) -> None:
+        first = await world.desk.ask(ask("a"))
+        world.desk.feed(ev.AskArrived(ask=ask("a"), outcomes=()))  # the record was read before the end
+        assert await world.desk.ask(ask("a")) == first
+
+    play(human, scenario)
+    assert [title for _, title, _ in human.seen] == ["a?"]
