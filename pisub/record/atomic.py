@@ -48,6 +48,8 @@ _TEMP = re.compile(r"\..+\.(\d+)-(\d+)-(\d+)-([0-9a-f]{8})-([0-9a-f]{8})\.[0-9a-
 def write_new(path: Path, data: bytes, *, fsync: bool) -> bool:
     """Create a file with its whole content, if nobody has. One winner among any number of processes.
 
+    An empty file is whole as soon as it exists, so it is made in its place: there is nothing to leave over.
+
     Args:
         path: Its place; the directory exists.
         data: The whole content.
@@ -61,6 +63,8 @@ def write_new(path: Path, data: bytes, *, fsync: bool) -> bool:
         RecordError: The file system has no hard links.
         OSError: The disk is full, or the like; nothing is left behind.
     """
+    if not data:
+        return _create_empty(path, fsync=fsync)
     with open_dir(path.parent) as directory, _temporary(directory, path.name, data, fsync=fsync) as temp:
         try:
             disk.link(temp, path.name, directory=directory)
@@ -229,6 +233,21 @@ def read_survivor(path: Path, kind: type[T]) -> tuple[T | None, str | None]:
 # Parts. ----------------------------------------------------------------------------------------------------------
 
 
+def _create_empty(path: Path, *, fsync: bool) -> bool:
+    with open_dir(path.parent) as directory:
+        try:
+            descriptor = disk.create(path.name, _CREATE, PRIVATE_FILE, directory=directory)
+        except FileExistsError:
+            return False
+        try:
+            os.fchmod(descriptor, PRIVATE_FILE)
+        finally:
+            os.close(descriptor)
+        if fsync:
+            disk.sync(directory, name=path.parent.name)
+    return True
+
+
 @contextlib.contextmanager
 def _temporary(directory: int, name: str, data: bytes, *, fsync: bool) -> Generator[str]:
     """Write ``data`` under a temporary name, which is gone again on exit, whatever happens."""
@@ -246,7 +265,7 @@ def _temporary(directory: int, name: str, data: bytes, *, fsync: bool) -> Genera
     finally:
         # One that cannot be removed now is swept by its name later; what was written, or was refused, stands.
         with contextlib.suppress(OSError):
-            disk.unlink(temp, directory=directory)
+            disk.unlink(temp, directory=directory, final=name)
 
 
 def write_all(descriptor: int, data: bytes, *, name: str) -> None:

@@ -87,9 +87,9 @@ def rename(source: str, name: str, *, directory: int) -> None:
     os.rename(source, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
-def unlink(name: str, *, directory: int) -> None:
-    """Take a name away."""
-    Disk.announce(Operation.UNLINK, name)
+def unlink(name: str, *, directory: int, final: str | None = None) -> None:
+    """Take a name away. ``final`` is the name that a temporary one stood for."""
+    Disk.announce(Operation.UNLINK, final or name)
     os.unlink(name, dir_fd=directory)
 
 

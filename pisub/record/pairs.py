@@ -28,7 +28,7 @@ class Verdict(enum.Enum):
     NOT_BEGUN = "not-begun"
     #: The status: the run goes on, if its runner lives.
     RUNNING = "running"
-    #: Running while the lock is held, for its holder is about to end it; else the pending result.
+    #: Running while the runner holds the lock, for it is about to end it; else the pending result.
     RUNNING_OR_PENDING = "running-or-pending"
     PENDING = "pending"
     RESULT = "result"
@@ -56,8 +56,8 @@ Files = tuple[StatusFile, bool, bool]
 READINGS: Final = MappingProxyType[Files, Reading](
     {
         (StatusFile.ABSENT, False, False): Reading(Verdict.NOT_BEGUN),
-        # Only the end of a run that never started begins without a status.
-        (StatusFile.ABSENT, True, False): Reading(Verdict.RUNNING_OR_PENDING),
+        # Only the end of a run that never started begins without a status, and no runner writes it.
+        (StatusFile.ABSENT, True, False): Reading(Verdict.PENDING),
         (StatusFile.RUNNING, False, False): Reading(Verdict.RUNNING),
         (StatusFile.RUNNING, True, False): Reading(Verdict.RUNNING_OR_PENDING),
         (StatusFile.TERMINAL, True, False): Reading(Verdict.PENDING),

@@ -84,7 +84,7 @@ def read_run(layout: Layout, run_id: str) -> RunView:
     files = read_files(layout, paths)
     is_marked = exists(layout.active / run_id)
     is_locked = (is_marked or not files.reading.is_committed) and is_held(paths.lock)
-    state, result = _judge(files, is_locked=is_locked)
+    state, result = _judge(files, is_held=is_locked and not _is_repairing(paths, files))
     life = Liveness.ALIVE if state.is_terminal or is_locked else _life(paths, files)
     is_half_done = state.is_terminal and (is_marked or not files.reading.is_committed) and not is_locked
     return RunView(
@@ -233,7 +233,15 @@ def _status_file(status: RunStatus | None) -> StatusFile:
     return StatusFile.TERMINAL if status.state.is_terminal else StatusFile.RUNNING
 
 
-def _judge(files: RunFiles, *, is_locked: bool) -> tuple[RunState, RunResult | None]:
+def _is_repairing(paths: RunPaths, files: RunFiles) -> bool:
+    """Whether the holder of the lock is not the runner, which is dead, but somebody who finishes its record.
+
+    Asked only where it matters: a pending result that was the end while the lock was free stays the end.
+    """
+    return files.reading.verdict is Verdict.RUNNING_OR_PENDING and _life(paths, files) is Liveness.DEAD
+
+
+def _judge(files: RunFiles, *, is_held: bool) -> tuple[RunState, RunResult | None]:
     """Return the state and the result that decides it."""
     not_ended = RunState.RUNNING if files.status is not None or files.was_started else RunState.QUEUED
     match files.reading.verdict:
@@ -242,7 +250,7 @@ def _judge(files: RunFiles, *, is_locked: bool) -> tuple[RunState, RunResult | N
         case Verdict.PENDING:
             decides = files.pending
         case Verdict.RUNNING_OR_PENDING:
-            decides = None if is_locked else files.pending
+            decides = None if is_held else files.pending
         case Verdict.STATUS:
             return (not_ended if files.status is None else files.status.state), None
         case Verdict.NOT_BEGUN | Verdict.RUNNING:

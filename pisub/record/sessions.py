@@ -88,7 +88,10 @@ class Outbox:
         """
         found: list[Completion] = []
         for file in list_names(self._session.completions):
-            if not file.endswith(_SUFFIX) or exists(self._session.done / file.removesuffix(_SUFFIX)):
+            if not file.endswith(_SUFFIX):
+                continue
+            if exists(self._session.done / file.removesuffix(_SUFFIX)):
+                self._clear(file.removesuffix(_SUFFIX))  # a host was killed when it had said so
                 continue
             try:
                 completion = self._read(file)

@@ -122,8 +122,7 @@ def _finish(
     was_written = result is not None
     if result is None and not _is_over(paths, files, launch_error=launch_error, declared_by=declared_by):
         return
-    for directory in (paths.dir, paths.control):
-        sweep_temp(directory)
+    _sweep(paths)
     journal = _open_journal(paths, now_ms)
     with journal if journal is not None else contextlib.nullcontext():
         if result is None:
@@ -145,6 +144,16 @@ def _finish(
         commit_end(
             layout, lock, _last_status(files, result), result, journal=journal, lines=[_line(result, was_written)]
         )
+
+
+def _sweep(paths: RunPaths) -> None:
+    """Remove what killed writers left of files that never got their names."""
+    asks: list[str] = []
+    with contextlib.suppress(RecordError):  # no directory of ours: nothing of ours is in it
+        asks = [each for each in list_names(paths.asks) if is_id(each)]
+    for directory in (paths.dir, paths.control, *(paths.ask(each).dir for each in asks)):
+        with contextlib.suppress(RecordError):
+            sweep_temp(directory)
 
 
 def _open_journal(paths: RunPaths, now_ms: int) -> Journal | None:

@@ -68,7 +68,7 @@ def put(layout: Layout, spec: RunSpec, status: StatusFile, *, pending: bool, res
 #: (status, pending, result) → (allowed, state while the lock is held, state while it is free)
 EXPECTED = {
     (StatusFile.ABSENT, False, False): (True, RunState.QUEUED, RunState.QUEUED),
-    (StatusFile.ABSENT, True, False): (True, RunState.QUEUED, RunState.STOPPED),
+    (StatusFile.ABSENT, True, False): (True, RunState.STOPPED, RunState.STOPPED),
     (StatusFile.RUNNING, False, False): (True, RunState.RUNNING, RunState.RUNNING),
     (StatusFile.RUNNING, True, False): (True, RunState.RUNNING, RunState.STOPPED),
     (StatusFile.TERMINAL, True, False): (True, RunState.STOPPED, RunState.STOPPED),
@@ -80,6 +80,16 @@ EXPECTED = {
     (StatusFile.RUNNING, True, True): (False, RunState.COMPLETE, RunState.COMPLETE),
     (StatusFile.TERMINAL, False, False): (False, RunState.FAILED, RunState.FAILED),
 }
+
+
+def test_an_end_that_was_seen_pending_stays_while_a_dead_runners_record_is_finished(layout: Layout) -> None:
+    spec = submit(layout)
+    start(layout, spec, dead_identity())
+    paths = layout.run(spec.run_id)
+    write_pending(paths, make_result(spec))
+    assert read_run(layout, spec.run_id).state is RunState.COMPLETE
+    with RunLock.acquire(paths.lock) or pytest.fail("busy"):
+        assert read_run(layout, spec.run_id).state is RunState.COMPLETE
 
 
 def test_the_table_has_every_combination_and_only_a_finished_commit_is_committed() -> None:
