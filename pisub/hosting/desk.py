@@ -157,7 +157,10 @@ class Desk:
         if task.cancelled():
             self.feed(ev.DialogClosed(dialog=dialog))
         elif error is not None:
-            self._report("A dialog failed.", error)
+            if isinstance(error, PisubError):  # it says in a sentence what is wrong, so no traceback is needed
+                self._report(f"A dialog failed: {error.message}", None)
+            else:
+                self._report("A dialog failed.", error)
             message = f"{type(error).__name__}: {error}"
             self.feed(
                 ev.DialogClosed(dialog=dialog) if was_closing else ev.DialogFailed(dialog=dialog, message=message)
