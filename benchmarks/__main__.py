@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness import Report, table
+from benchmarks.harness import Report, Suite, table
 
 _NOT_BENCHMARKS = frozenset({"__main__", "harness"})
 
@@ -36,10 +36,11 @@ def main(argv: list[str]) -> int:
     module.add_arguments(inner)
     args = inner.parse_args(chosen.rest)
     report: object = module.run(args)
-    if args.json or not isinstance(report, Report):
-        print(msgspec.json.encode(report).decode())
+    if not args.json and isinstance(report, Report | Suite):
+        reports = report.reports if isinstance(report, Suite) else [report]
+        print("\n\n".join(table(each) for each in reports))
     else:
-        print(table(report))
+        print(msgspec.json.encode(report).decode())
     return 0
 
 
