@@ -6,6 +6,9 @@ from collections import deque
 from random import Random
 from typing import Any
 
+#: Who there may be: few, so that they meet.
+ADDRESSES = ("a", "b", "c")
+
 
 class Pipes:
     """A connection between one client and one broker. ``owner`` is the client, as ``nodes`` knows it."""

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TypeVar
 
 from pisub.client.bus_core import Phase
 from pisub.errors import BrokerUnavailableError
 from pisub.process import ProcessIdentity
-from pisub.protocol.delivery import Kind, Priority
 from pisub.protocol.limits import MAX_PEER_QUEUE_BYTES
 
+from . import faults
 from .broker import BrokerProcess
 from .checks import BrokenPromiseError, Checks
-from .links import Pipes
-from .messages import Note, Word
+from .links import ADDRESSES, Pipes
 from .nodes import Node
+from .wishes import act as wish
 
 T = TypeVar("T")
 
-ADDRESSES = ("a", "b", "c")
 _PAUSES_S = (0.0005, 0.02, 0.3, 0.3, 1.1, 1.1, 2.2, 7.0, 70.0)
-_AWAY_S = (0.0, 0.0, 1.0, 60.0)
-_TIMEOUTS_S = (None, None, 0.5, 5.0)
 #: The end of a history: the longest timeout of a call, the broker's settling and grace, and a little.
 _SETTLING_PAUSES_S = (0.3, 1.1, 1.1, 2.2, 5.1, 0.3)
 #: Histories that begin with a broker that has settled.
@@ -55,8 +53,8 @@ class World:
         self.dead: set[ProcessIdentity] = set()
         self.broker: BrokerProcess | None = None
         self.back_at = 0.0
-        self.capacity = self._pick((2, 3, 8, 64))
-        self.mailbox_bytes = self._pick((5_000, MAX_PEER_QUEUE_BYTES))
+        self.capacity = self.pick((2, 3, 8, 64))
+        self.mailbox_bytes = self.pick((5_000, MAX_PEER_QUEUE_BYTES))
         self.is_rough = self.random.random() < 0.8
         self._brokers = self._links = self._lives = 0
         self._choices: list[Callable[[], bool]] = []
@@ -73,14 +71,14 @@ class World:
             (6, self._broker_notices),
             (5, self._broker_retries),
             (6, self._time_passes),
-            (3 * self.is_rough, self._link_breaks),
-            (2 * self.is_rough, self._broker_dies),
-            (1 * self.is_rough, self._broker_is_told_to_leave),
-            (2 * self.is_rough, self._node_dies),
-            (2, self._node_leaves),
-            (3, self._node_comes),
-            (2 * self.is_rough, self._somebody_stops),
-            (4, self._somebody_goes_on),
+            (3 * self.is_rough, partial(faults.link_breaks, self)),
+            (2 * self.is_rough, partial(faults.broker_dies, self)),
+            (1 * self.is_rough, partial(faults.broker_is_told_to_leave, self)),
+            (2 * self.is_rough, partial(faults.node_dies, self)),
+            (2, partial(faults.node_leaves, self)),
+            (3, partial(faults.node_comes, self)),
+            (2 * self.is_rough, partial(faults.somebody_stops, self)),
+            (4, partial(faults.somebody_goes_on, self)),
         ):
             if weight:
                 self._choices.append(act)
@@ -99,9 +97,9 @@ class World:
         Raises:
             BrokenPromiseError: A check failed.
         """
-        self._start_broker()
+        self.start_broker()
         for address in ADDRESSES:
-            self._start_node(address)
+            self.start_node(address)
         self._let_things_happen()
         if self.random.random() < _SETTLED_SHARE:
             self._pass(1.1)
@@ -132,7 +130,7 @@ class World:
         """A second process with an address that the first has is never let in, and would try for ever."""
         for node in [each for each in self.nodes if each.core.phase is not Phase.ONLINE]:
             if any(each is not node and each.address == node.address for each in self.nodes):
-                self._kill(node)
+                self.kill(node)
 
     def close(self) -> None:
         """Everybody says goodbye; the broker hears of it."""
@@ -169,13 +167,13 @@ class World:
 
     # Who is there. -------------------------------------------------------------------------------------------
 
-    def _start_broker(self) -> BrokerProcess:
+    def start_broker(self) -> BrokerProcess:
         self._brokers += 1
         self.broker = BrokerProcess(self, self._brokers)
         self.note(f"{self.broker.epoch} starts")
         return self.broker
 
-    def _start_node(self, address: str) -> None:
+    def start_node(self, address: str) -> None:
         self._lives += 1
         node = Node(self, address, 100 + self._lives, self._lives)
         self.nodes.append(node)
@@ -198,7 +196,7 @@ class World:
         for task in node.tasks:
             task.close()
 
-    def _kill(self, node: Node) -> None:
+    def kill(self, node: Node) -> None:
         self.note(f"{node.name} is killed")
         self.end_node(node, keeps_up=False)
 
@@ -227,7 +225,7 @@ class World:
         if self.broker is not None and link.route in self.broker.links:
             self.broker.lost.append(link)
 
-    def _end_broker(self) -> None:
+    def end_broker(self) -> None:
         broker = self.broker
         assert broker is not None
         self.broker = None
@@ -236,16 +234,16 @@ class World:
 
     # What may happen. Each returns whether it did. -----------------------------------------------------------
 
-    def _pick(self, items: Sequence[T]) -> T:
+    def pick(self, items: Sequence[T]) -> T:
         return items[int(self.random.random() * len(items))]  # half the time of Random.choice
 
-    def _some(self, nodes: list[Node]) -> Node | None:
-        return self._pick(nodes) if nodes else None
+    def some(self, nodes: list[Node]) -> Node | None:
+        return self.pick(nodes) if nodes else None
 
-    def _running(self) -> list[Node]:
+    def running(self) -> list[Node]:
         return [node for node in self.nodes if not node.is_stopped]
 
-    def _broker_acted(self, actor: str) -> None:
+    def broker_acted(self, actor: str) -> None:
         broker = self.broker
         if broker is None:
             return
@@ -256,7 +254,7 @@ class World:
             for link in list(broker.links.values()):
                 while link.up and link.route in broker.links:
                     broker.read(link, len(link.up))
-            self._end_broker()
+            self.end_broker()
 
     def _broker_reads(self) -> bool:
         broker = self.broker
@@ -265,31 +263,31 @@ class World:
         full = [link for link in broker.links.values() if link.up]
         if not full:
             return False
-        link = self._pick(full)
-        count = self._pick((1, 1, 2, 64))
+        link = self.pick(full)
+        count = self.pick((1, 1, 2, 64))
         self.note(f"{broker.epoch} reads {min(count, len(link.up))} of {link.owner.name}")
         broker.read(link, count)
-        self._broker_acted(link.owner.name)
+        self.broker_acted(link.owner.name)
         return True
 
     def _node_reads(self) -> bool:
-        full = [node for node in self._running() if node.residue or (node.link is not None and node.link.down)]
-        node = self._some(full)
+        full = [node for node in self.running() if node.residue or (node.link is not None and node.link.down)]
+        node = self.some(full)
         if node is None:
             return False
         pipes = [*node.residue, *([node.link.down] if node.link is not None and node.link.down else [])]
-        node.read(self._pick(pipes), self._pick((1, 1, 2, 64)))
+        node.read(self.pick(pipes), self.pick((1, 1, 2, 64)))
         return True
 
     def _node_turns(self) -> bool:
-        node = self._some(self._running())
+        node = self.some(self.running())
         if node is None:
             return False
         node.turn()
         return True
 
     def _node_notices(self) -> bool:
-        node = self._some([node for node in self._running() if node.notices])
+        node = self.some([node for node in self.running() if node.notices])
         if node is None:
             return False
         self.note(f"{node.name} hears that its connection is {'up' if node.notices[0] else 'gone'}")
@@ -300,7 +298,7 @@ class World:
         broker = self.broker
         if broker is None or broker.is_stopped or broker.has_left:
             return False
-        node = self._some([node for node in self._running() if node.is_dialled and node.link is None])
+        node = self.some([node for node in self.running() if node.is_dialled and node.link is None])
         if node is None:
             return False
         self._links += 1
@@ -311,7 +309,7 @@ class World:
         return True
 
     def _search_ends(self) -> bool:
-        node = self._some([node for node in self._running() if node.is_searching])
+        node = self.some([node for node in self.running() if node.is_searching])
         if node is None:
             return False
         node.is_searching = False
@@ -320,13 +318,13 @@ class World:
             node.run(node.core.not_found(BrokerUnavailableError("none"), self.now))
             return True
         if self.broker is None:
-            self._start_broker()
+            self.start_broker()
         self.note(f"{node.name} finds the broker")
         node.run(node.core.found("ipc://broker", self.now))
         return True
 
     def _handler_ends(self) -> bool:
-        node = self._some([node for node in self._running() if node.tasks])
+        node = self.some([node for node in self.running() if node.tasks])
         if node is None:
             return False
         node.finish_one()
@@ -339,13 +337,13 @@ class World:
             return False
         if any(not link.up for link in broker.lost):
             broker.note_lost()
-            self._broker_acted("")
+            self.broker_acted("")
             return True
         gone = broker.dead()
         if gone:
             self.note(f"{broker.epoch} hears of the death of {gone[0].pid}")
             broker.note_death(gone[0])
-            self._broker_acted("")
+            self.broker_acted("")
         return bool(gone)
 
     def _broker_retries(self) -> bool:
@@ -354,7 +352,7 @@ class World:
         return True
 
     def _time_passes(self) -> bool:
-        self._pass(self._pick(_PAUSES_S))
+        self._pass(self.pick(_PAUSES_S))
         return True
 
     def _pass(self, seconds: float) -> None:
@@ -362,178 +360,13 @@ class World:
         self.now += seconds
         if self.broker is not None and not self.broker.is_stopped:
             self.broker.tick()
-            self._broker_acted("")
-        for node in self._running():
+            self.broker_acted("")
+        for node in self.running():
             node.tick()
 
-    # Faults. -------------------------------------------------------------------------------------------------
-
-    def _link_breaks(self) -> bool:
-        node = self._some([node for node in self.nodes if node.link is not None])
-        if node is None or node.link is None:
-            return False
-        self.note(f"the connection of {node.name} breaks")
-        self.break_link(node.link)
-        return True
-
-    def _broker_dies(self) -> bool:
-        if self.broker is None:
-            return False
-        away = self._pick(_AWAY_S)
-        self.note(f"{self.broker.epoch} is killed, and the next may start in {away:g} s")
-        self._end_broker()
-        self.back_at = self.now + away
-        if not away:
-            self._start_broker()
-        return True
-
-    def _broker_is_told_to_leave(self) -> bool:
-        broker = self.broker
-        if broker is None or broker.is_stopped:
-            return False
-        broker.core._leave("told to")
-        broker.apply(broker.core.state.take())
-        self._broker_acted("")
-        return True
-
-    def _node_dies(self) -> bool:
-        node = self._some(self.nodes)
-        if node is None:
-            return False
-        self._kill(node)
-        return True
-
-    def _node_leaves(self) -> bool:
-        node = self._some(self._running())
-        if node is None:
-            return False
-        self.note(f"{node.name} says goodbye")
-        node.goodbye()
-        return True
-
-    def _node_comes(self) -> bool:
-        """A new process, mostly for an address that nobody has."""
-        taken = {node.address for node in self.nodes}
-        free = [address for address in ADDRESSES if address not in taken]
-        if not free and self.random.random() < 0.8:
-            return False
-        if len(self.nodes) > len(ADDRESSES):
-            return False
-        self._start_node(self._pick(free or ADDRESSES))
-        return True
-
-    def _somebody_stops(self) -> bool:
-        if self.broker is not None and self.random.random() < 0.2:
-            self.note(f"{self.broker.epoch} stops")
-            self.broker.is_stopped = True
-            return True
-        node = self._some(self._running())
-        if node is None:
-            return False
-        self.note(f"{node.name} stops")
-        node.is_stopped = True
-        return True
-
-    def _somebody_goes_on(self) -> bool:
-        for node in self.nodes:
-            if node.is_stopped:
-                self.note(f"{node.name} goes on")
-                node.is_stopped = False
-                return True
-        if self.broker is not None and self.broker.is_stopped:
-            self.note(f"{self.broker.epoch} goes on")
-            self.broker.is_stopped = False
-            return True
-        return False
-
-    # What clients want. --------------------------------------------------------------------------------------
-
     def _node_acts(self) -> bool:
-        node = self._some(self._running())
+        node = self.some(self.running())
         if node is None:
             return False
-        for what in self.random.choices(_ACTIONS, cum_weights=_ACTION_TOTALS, k=self._pick((1, 1, 2, 3))):
-            what(self, node)
+        wish(self, node)
         return True
-
-    def _call(self, node: Node) -> None:
-        to = self._target()
-        fences = list(node.fences().items())
-        node.call(
-            to,
-            timeout_s=self._pick(_TIMEOUTS_S),
-            is_idempotent=self.random.random() < 0.4,
-            mode=self._pick(("now", "now", "now", "later", "later", "fail", "relay")),
-            name=self._pick(fences) if fences and self.random.random() < 0.3 else ("", None),
-        )
-
-    def _target(self) -> str:
-        if self.random.random() < 0.4:
-            return f"role:{self._pick(self.roles)}"
-        return self._pick((*ADDRESSES, "nobody") if self.random.random() < 0.1 else ADDRESSES)
-
-    def _tell(self, node: Node) -> None:
-        to = self._target()
-        priority = self._pick((Priority.CONTROL, Priority.TERMINAL, Priority.NORMAL, Priority.DROPPABLE))
-        due = [each for each in self.nodes if each.address == to and self._is_known(each, priority)]
-        number = self.checks.note_begins(node, due)
-        if not node.say(Note(number=number), kind=Kind.TELL, to=to, priority=priority):
-            self.checks.notes[number].due.clear()
-
-    def _publish(self, node: Node) -> None:
-        topic = self._pick(self.topics)
-        priority = self._pick((Priority.TERMINAL, Priority.NORMAL, Priority.DROPPABLE))
-        for _ in range(self._pick((1, 1, 4, 12))):
-            due = [each for each in self.nodes if each.is_told_of(topic) and self._is_known(each, priority)]
-            number = self.checks.note_begins(node, due)
-            node.say(Note(number=number), kind=Kind.PUBLISH, topic=topic, priority=priority)
-
-    def _is_known(self, node: Node, priority: int) -> bool:
-        return priority < Priority.DROPPABLE and node.core.phase is Phase.ONLINE and not node.notices
-
-    def _speak(self, node: Node) -> None:
-        """Say something in the name of a role, also of one that may be lost by now."""
-        for role, fence in node.fences().items():
-            number = self.checks.note_begins(node, [])
-            word = Word(number=number, role=role)
-            to = self._target()
-            node.say(word, kind=Kind.TELL, to=to, priority=Priority.NORMAL, fence=fence, trace=role)
-
-    def _claim(self, node: Node) -> None:
-        role = self._pick(self.roles)
-        wait = self.random.random() < 0.7
-        self.note(f"{node.name} claims {role}{' and waits' if wait else ''}")
-        node.claim(role, wait=wait)
-
-    def _release(self, node: Node) -> None:
-        role = self._pick(self.roles)
-        self.note(f"{node.name} releases {role}")
-        node.release(role)
-
-    def _subscribe(self, node: Node) -> None:
-        if self.random.random() < 0.3:
-            node.subscribe("t.", is_prefix=True)
-        else:
-            node.subscribe(self._pick(self.topics), is_prefix=False)
-
-    def _unsubscribe(self, node: Node) -> None:
-        if node.core.subscriptions:
-            node.unsubscribe(self._pick(list(node.core.subscriptions)))
-
-    def _watch(self, node: Node) -> None:
-        node.watch(self._pick(ADDRESSES))
-
-
-_WEIGHTED: tuple[tuple[int, Callable[[World, Node], None]], ...] = (
-    (10, World._call),
-    (5, World._tell),
-    (4, World._publish),
-    (3, World._speak),
-    (5, World._claim),
-    (2, World._release),
-    (3, World._subscribe),
-    (1, World._unsubscribe),
-    (2, World._watch),
-)
-_ACTIONS = [act for _, act in _WEIGHTED]
-_ACTION_TOTALS = [sum(weight for weight, _ in _WEIGHTED[: place + 1]) for place in range(len(_WEIGHTED))]
