@@ -15,7 +15,7 @@ from pisub.record.commit import commit_end
 from pisub.record.journal import Journal
 from pisub.record.layout import Layout
 from pisub.record.lock import RunLock
-from pisub.record.model import RunResult
+from pisub.record.model import RunResult, RunStatus
 
 from .effects import Verdict
 from .link import Link
@@ -46,6 +46,7 @@ class Ending:
         self._recorder = recorder
         self._journal = journal
         self._log = log
+        self._end: tuple[RunStatus, RunResult] | None = None
         self._result: RunResult | None = None
 
     async def write(self, verdict: Verdict, snapshot: Snapshot) -> None:
@@ -65,7 +66,9 @@ class Ending:
     def try_to_write(self, verdict: Verdict, snapshot: Snapshot) -> bool:
         """Commit once. False when the disk refuses; nothing is half done then."""
         try:
-            status, result = self._recorder.end(verdict, snapshot)
+            # Once: a reader may have seen the pending result of a commit that the disk then refused to go on with.
+            self._end = self._end or self._recorder.end(verdict, snapshot)
+            status, result = self._end
             data = {
                 "status": result.state.value,
                 "exitCode": result.exit_code,

@@ -50,11 +50,11 @@ async def main(child):
     result = await child.ask("Go on?", why="it matters")
     child.write("report.txt", "all of it")
     child.log(str(result.status))
-    return "done: " + str(result.answers[0].value)
+    return "done: " + str(result.answers[0] and result.answers[0].value)
 """
 _ID = re.compile(r"\b[0-7][0-9a-hjkmnp-tv-z]{25}\b|\b[0-9a-f]{32}\b")
 #: Children that run at once: the runs mostly wait.
-_AT_ONCE = 6
+_AT_ONCE = 10
 
 
 #: Kind and name of an operation, and its how-manieth of that kind and name it is, from 1.
