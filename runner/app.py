@@ -27,12 +27,13 @@ from pisub.record.journal import Journal
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.lock import RunLock
 from pisub.record.model import Started
-from pisub.record.results import read_result
+from pisub.record.results import read_pending, read_result
 from pisub.runs.spec import LaunchMessage, RunSpec
 
 from .ending import Ending
 from .log import make_log
 from .machine import Machine
+from .patience import patiently
 from .process_tree import ProcessTree, become_subreaper
 from .recorder import Recorder, result_file
 from .shell import RunnerShell
@@ -61,8 +62,8 @@ def run(message: LaunchMessage, *, settings: Settings, max_output_bytes: int = M
     layout = Layout.of(settings)
     paths = layout.run(message.run_id)
     try:
-        spec = read_record(paths.spec, RunSpec)
-        lock = None if spec is None else RunLock.acquire(paths.lock, wait_s=LOCK_PATIENCE_S)
+        spec = patiently(lambda: read_record(paths.spec, RunSpec))
+        lock = None if spec is None else patiently(lambda: RunLock.acquire(paths.lock, wait_s=LOCK_PATIENCE_S))
     except (PisubError, OSError) as error:
         log.error("spec_not_read", error=str(error))  # noqa: TRY400  # an environment's fault, not a traceback's matter
         return EXIT_NO_SPEC
@@ -74,7 +75,9 @@ def run(message: LaunchMessage, *, settings: Settings, max_output_bytes: int = M
         return 0
     with lock:
         started = Started(run_id=spec.run_id, process=own_identity(), started_at=SystemClock().wall_ms())
-        if read_result(paths) is not None or not write_new(paths.started, encode_record(started), fsync=False):
+        # A pending result before the start is a reconciler's: somebody said that this run never started.
+        is_over = read_result(paths) is not None or read_pending(paths) is not None
+        if is_over or not patiently(lambda: write_new(paths.started, encode_record(started), fsync=False)):
             log.info("run_started_before")
             return 0
         _carry_out(_Job(message, spec, started, lock, layout, settings, log, max_output_bytes))
@@ -98,7 +101,7 @@ def _carry_out(job: _Job) -> None:
     message, spec, started, lock, layout, settings, log, max_output_bytes = job
     paths = layout.run(spec.run_id)
     clock = SystemClock()
-    journal = Journal.open(paths, spec.run_id, now_ms=clock.wall_ms())
+    journal = patiently(lambda: Journal.open(paths, spec.run_id, now_ms=clock.wall_ms()))
     recorder = Recorder(paths, spec, journal, process=started.process, started_at=started.started_at, clock=clock)
     recorder.write_line(
         "subagent.run.started",
