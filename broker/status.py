@@ -12,8 +12,8 @@ from pisub.protocol.version import WIRE_VERSIONS
 
 from .state import State
 
-#: Peers and roles that one report lists: 256 of each are some 80 KB, well inside a body; the counters count all.
-MAX_LISTED = 256
+#: Peers and roles that one report lists: 128 of each are some 40 KB, well inside a body; the counters count all.
+MAX_LISTED = 128
 #: How often the counters are looked at, and how many looks are remembered.
 SAMPLE_S = 1.0
 SAMPLES = 11

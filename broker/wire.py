@@ -33,7 +33,7 @@ _EVENTS: Final = int(zmq.EVENTS)
 _FD: Final = int(zmq.FD)
 _POLLIN: Final = int(zmq.POLLIN)
 #: Frames over the protocol's bound, up to this, are refused with a reason; beyond it libzmq drops the connection.
-_MAX_RECEIVED_BYTES: Final = 4 * MAX_FRAME_BYTES
+_MAX_RECEIVED_BYTES: Final = 16 * MAX_FRAME_BYTES
 _MONITOR: Final = "inproc://broker-monitor"
 _EVENT: Final = struct.Struct("=Hi")
 #: How long leaving messages may take to reach the kernel.

@@ -9,7 +9,7 @@ import { IDEMPOTENT, Kind, Priority, PisubError, WIRE_VERSION, bodyBytes, findBr
 
 export { Kind, Priority, PisubError };
 
-const HIGH_WATER_MARK = 64;
+const HIGH_WATER_MARK = 256;
 const WELCOME_TIMEOUT_MS = 1_000;
 const SEARCH_AFTER_MS = 1_000;
 const MAX_KEPT_ANSWERS = 4_096;

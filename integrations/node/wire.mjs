@@ -13,7 +13,7 @@ export const Kind = Object.freeze({
 });
 export const Priority = Object.freeze({ CONTROL: 0, TERMINAL: 1, NORMAL: 2, DROPPABLE: 3 });
 export const IDEMPOTENT = 1;
-export const MAX_BODY_BYTES = 262_144;
+export const MAX_BODY_BYTES = 65_536;
 export const MAX_HEADER_BYTES = 2_048;
 export const MAX_BODY_DEPTH = 32;
 

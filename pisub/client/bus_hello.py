@@ -21,8 +21,8 @@ from pisub.protocol.session import HeldRole, Hello, PeerKind, Subscription
 from pisub.protocol.version import WIRE_VERSIONS
 from pisub.version import __version__
 
-#: Subscriptions and watches that a Hello holds; the others follow as requests. Half of the largest body.
-_HELLO_BUDGET_BYTES = 128 * KIB
+#: Subscriptions and watches that a Hello holds; the others follow as requests. With 256 roles it still fits.
+_HELLO_BUDGET_BYTES = 24 * KIB
 
 Stated = tuple[list[Subscription], list[str]]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 KIB = 1024
 MIB = 1024 * KIB
 
-#: Largest body sent inline; more travels as an artifact's path. 64 messages of HWM times this is 16 MiB per peer.
-MAX_BODY_BYTES = 256 * KIB
+#: Largest body sent inline; what is larger goes by a file. ``HIGH_WATER_MARK`` of these are 16 MiB, the most that
+#: ZeroMQ may hold for one peer in one direction.
+MAX_BODY_BYTES = 64 * KIB
 #: Header of a frame: fixed fields plus a topic, an address and a trace; 2 KiB is four times the longest legal one.
 MAX_HEADER_BYTES = 2 * KIB
 #: Whole frame, with its 6 bytes of prelude.
@@ -17,7 +18,8 @@ MAX_BODY_DEPTH = 32
 MAX_TOPIC_CHARS = 256
 
 #: ZeroMQ high-water marks in messages, both directions, every socket. Above them queues are ours, bounded in bytes.
-HIGH_WATER_MARK = 64
+#: With 64 a thousand calls outstanding spend more time in queues than on their way.
+HIGH_WATER_MARK = 256
 #: The broker's own queue for one peer, and for all together, before the peer is disconnected.
 MAX_PEER_QUEUE_BYTES = 8 * MIB
 MAX_TOTAL_QUEUE_BYTES = 256 * MIB
@@ -83,3 +85,24 @@ KILL_GRACE_S = 1.0
 INBOX_REREAD_S = 5.0
 #: status.json of a running run is rewritten at most this often (performance.md).
 STATUS_COALESCE_S = 0.1
+
+#: Steering (contract, runs 4.2): a message in UTF-8 bytes, a request's id and source in characters.
+MAX_STEER_BYTES = 128 * KIB
+MAX_STEER_ID_CHARS = 256
+MAX_STEER_SOURCE_CHARS = 256
+#: What a child says about a message.
+MAX_STEER_ACK_CHARS = 1_000
+#: Follow-ups that wait for one child, queued and released together.
+MAX_FOLLOW_UPS = 20
+#: Requests that a status file lists, newest last, and how much of each message it shows.
+MAX_STEERING_SHOWN = 20
+STEER_PREVIEW_CHARS = 160
+#: A sender waits this long for a child's word; none is no error.
+STEER_PATIENCE_S = 3.0
+#: A run's session file; above it nothing is added.
+MAX_SESSION_FILE_BYTES = 64 * MIB
+
+#: Attention (contract, runs 6.9): silence without an open tool, work or one tool for long, tools that fail in a row.
+NEEDS_ATTENTION_AFTER_S = 60.0
+ACTIVE_NOTICE_AFTER_S = 240.0
+FAILED_TOOLS_NOTICE = 3

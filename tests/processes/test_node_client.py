@@ -139,7 +139,7 @@ def test_calls_go_both_ways_and_carry_answers_and_errors(settings: Settings, sta
                 await node.do("call", to="python:1", body=say("held", isHeld=True), timeoutMs=50)
             assert late.value.code == "call_timeout"
             with pytest.raises(NodeError) as large:
-                await node.do("call", to="python:1", body=say("x" * 262_144))
+                await node.do("call", to="python:1", body=say("x" * 65_536))
             assert large.value.code == "too_large"
 
     asyncio.run(main())

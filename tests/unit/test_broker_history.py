@@ -11,7 +11,8 @@ from broker.crash import CrashReport, write_report
 from broker.history import MAX_BATCH_BYTES, RING, Frames, Ticked
 from broker.peers import Peer
 from broker.topics import Topics
-from pisub.protocol.delivery import Priority
+from pisub.protocol import codec
+from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.limits import MAX_FRAME_BYTES
 from pisub.protocol.session import Claim, Release, Shutdown, Subscribe, Watch
 from tests.support.broker_world import EPOCH, World, process
@@ -128,12 +129,13 @@ def test_what_is_kept_is_bounded_in_bytes_and_ticks_do_not_push_it_out() -> None
     world = World()
     a = world.join("a")
     world.join("b")
-    a.tell("b", bytes(MAX_BATCH_BYTES + 1))
+    frame = codec.pack(Header(kind=Kind.TELL, message_id=9, to="b"), bytes(MAX_BATCH_BYTES // 2))
+    world.apply(world.core.handle_batch([(a.route, frame)] * 2, world.now))
     world.receive(a.route, bytes(MAX_FRAME_BYTES + 5))
     world.advance(3600.0)
     *_, big, unreadable, tick = world.core.history.entries()
     assert isinstance(big, Frames)
-    assert big.frames[0].left_out == MAX_BATCH_BYTES + 1
+    assert [each.left_out for each in big.frames] == [MAX_BATCH_BYTES // 2] * 2
     assert isinstance(unreadable, Frames)
     assert (unreadable.frames[0].start, unreadable.frames[0].left_out) == (b"", MAX_FRAME_BYTES + 5)
     assert isinstance(tick, Ticked)
