@@ -16,8 +16,10 @@ import msgspec
 
 from pisub.errors import InvalidArgumentError
 from pisub.protocol.limits import DEFAULT_ASK_TIMEOUT_MS, DEFAULT_QUESTION_TIMEOUT_MS, DEFAULT_TIMEOUT_MS
+from pisub.small_files import read_small
 
 _PREFIX = "PISUB_"
+_MAX_FILE_BYTES = 1024 * 1024
 #: Variables that pisub sets for the processes it starts; they are not settings.
 RUN_ID_VARIABLE = "PISUB_RUN_ID"
 DEPTH_VARIABLE = "PISUB_DEPTH"
@@ -163,13 +165,17 @@ def _from_file(environ: Mapping[str, str], config_file: Path | None) -> dict[str
     is_named = config_file is not None or bool(environ.get("PISUB_CONFIG"))
     path = config_file or config_path(environ)
     try:
-        text = path.read_bytes()
+        # /dev/null is how people say "none"; any other device could be read for ever.
+        text = b"" if str(path) == os.devnull else read_small(path, _MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         if is_named:
             raise InvalidArgumentError(f"The configuration file {path} does not exist.", field="PISUB_CONFIG") from None
         return {}
     except OSError as error:
         raise InvalidArgumentError(f"{path} cannot be read: {error.strerror}.", field="config") from error
+    if len(text) > _MAX_FILE_BYTES:
+        sentence = f"{path} has more than {_MAX_FILE_BYTES} bytes, which no configuration has."
+        raise InvalidArgumentError(sentence, field="config")
     try:
         values = tomllib.loads(text.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

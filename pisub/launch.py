@@ -22,6 +22,7 @@ from pisub.errors import BrokerUnavailableError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, runtime_dir
 from pisub.process import Liveness, ProcessIdentity, liveness
 from pisub.protocol.base import Record
+from pisub.record.tails import read_tail
 from pisub.small_files import read_small
 from pisub.start_lock import StartLock
 
@@ -33,7 +34,7 @@ EXIT_ALREADY_RUNNING: Final = 3
 #: A log that is longer than this when a program starts is set aside, once.
 _MAX_LOG_BYTES: Final = 1024 * 1024
 #: What of a log an error quotes.
-_TAIL_BYTES: Final = 2_000
+_TAIL_CHARS: Final = 2_000
 #: How long to wait between two looks for a broker that somebody else is starting, or that is leaving.
 _LOOK_AGAIN_S: Final = 0.02
 _MAX_INFO_BYTES: Final = 64 * 1024
@@ -200,9 +201,6 @@ def _start_broker(settings: Settings, directory: Path, end: float) -> int:
 
 def _unavailable(directory: Path, reason: str) -> BrokerUnavailableError:
     path = log_path(directory, "broker")
-    try:
-        tail = path.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").strip()
-    except OSError:
-        tail = ""
+    tail = read_tail(path, chars=_TAIL_CHARS)
     ending = f" The end of {path}:\n{tail}" if tail else ""
     return BrokerUnavailableError(f"The broker in {directory} cannot be used: {reason}.{ending}")

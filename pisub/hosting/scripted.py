@@ -18,6 +18,8 @@ import yaml
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext
 
+_MAX_SCRIPT_BYTES = 1024 * 1024
+
 
 class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One item of a script.
@@ -110,7 +112,11 @@ def load_answers(path: Path | str) -> list[ScriptItem]:
     """
     place = Path(path)
     try:
-        found: object = yaml.safe_load(place.read_text(encoding="utf-8"))
+        with place.open("rb") as file:  # a pipe is as good as a file, and a device without an end is not read to it
+            data = file.read(_MAX_SCRIPT_BYTES + 1)
+        if len(data) > _MAX_SCRIPT_BYTES:
+            raise InvalidArgumentError(f"{place} has more than {_MAX_SCRIPT_BYTES} bytes.", field="answers")
+        found: object = yaml.safe_load(data.decode())
     except OSError as error:
         raise InvalidArgumentError(f"{place} cannot be read: {error.strerror}.", field="answers") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

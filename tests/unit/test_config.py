@@ -1,3 +1,5 @@
+import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -55,6 +57,17 @@ def test_a_file_that_is_not_toml_or_not_there_is_said(tmp_path: Path) -> None:
         load_settings(environ={}, config_file=config(tmp_path, "= 1"))
     with pytest.raises(InvalidArgumentError, match="does not exist"):
         load_settings(environ={"PISUB_CONFIG": str(tmp_path / "missing.toml")})
+
+
+def test_a_file_without_an_end_or_a_writer_is_refused_and_the_null_device_is_empty(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for place in (Path("/dev/zero"), tmp_path / "fifo", tmp_path):
+        with pytest.raises(InvalidArgumentError, match=re.escape(f"{place} cannot be read: ")) as caught:
+            load_settings(environ={"PISUB_CONFIG": str(place)})
+        assert caught.value.field == "config"
+    with pytest.raises(InvalidArgumentError, match="which no configuration has"):
+        load_settings(environ={}, config_file=config(tmp_path, "#" * (1024 * 1024 + 1)))
+    assert load_settings(environ={"PISUB_CONFIG": os.devnull}) == Settings()
 
 
 def test_booleans_and_paths_are_read_from_text(tmp_path: Path) -> None:

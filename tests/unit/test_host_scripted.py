@@ -92,3 +92,8 @@ def test_fake_time_passes_when_the_test_says_so() -> None:
     assert (shared.monotonic(), shared.wall_ms()) == (6.5, 1_900)
     with pytest.raises(ValueError, match="backwards"):
         clock.advance(-1)
+
+
+def test_a_script_without_an_end_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="has more than 1048576 bytes"):
+        load_answers("/dev/zero")
