@@ -204,6 +204,12 @@ def list_open_asks(
     return views
 
 
+def already_closed(outcome: QuestionOutcome) -> QuestionClosedError:
+    """Return the error for a second outcome of a question: it says what the first was, and whose."""
+    by = f" by {outcome.answer.by}" if outcome.answer is not None else ""
+    return QuestionClosedError(f"Question {outcome.ask_id}.{outcome.number} was {outcome.kind}{by} already.")
+
+
 def find_question(layout: Layout, text: str) -> tuple[AskView, int]:
     """Return the open question that a text means: ``<ask id or prefix>``, or that with ``.<number>``.
 
@@ -239,7 +245,7 @@ def find_question(layout: Layout, text: str) -> tuple[AskView, int]:
     if not 1 <= number <= len(view.record.questions):
         raise UnknownQuestionError(f"Ask {fits[0]} has {len(view.record.questions)} questions, no {number}.")
     if number in view.outcomes:
-        raise QuestionClosedError(f"Question {fits[0]}.{number} is closed: {view.outcomes[number].kind}.")
+        raise already_closed(view.outcomes[number])
     return view, number
 
 

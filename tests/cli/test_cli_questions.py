@@ -50,6 +50,7 @@ def test_a_detached_run_s_questions_wait_for_whoever_answers_first(project: Proj
     assert project.pisub("answer", which["id"], "2").out == "answered: right\n"
     late = project.pisub("answer", which["id"], "left")
     assert (late.code, late.out) == (Exit.REFUSED, "")
+    assert late.err == f"pisub: error: Question {which['askId']}.1 was answered by cli already.\n"
     assert project.pisub("answer", why["id"], "-", stdin="because\n").code == 0
     assert project.pisub("wait", run_id).code == 0
     assert project.pisub("result", run_id).out == "ok: ('right', 'because')\n"

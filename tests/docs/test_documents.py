@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pisub.cli.parser import build_parser
+from pisub.testing import ScriptedAnswer, load_answers
 from tests.support.documents import ROOT, blocks, commands, documents
 from tests.support.eventually import eventually
 from tests.support.project import Project
@@ -60,6 +61,27 @@ def test_the_readme_s_program_runs_as_it_is_printed(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[-1] == "complete otter, because it swims"
     assert {"subagent.run.started", "subagent.tool.started", "subagent.ask.closed"} <= set(lines)
+
+
+def test_the_page_about_agents_shows_a_file_a_script_and_a_program_that_work(tmp_path: Path) -> None:
+    page = ROOT / "docs/agents.md"
+    (definition,), (script,), (program,) = (blocks(page, language) for language in ("markdown", "yaml", "python"))
+    (tmp_path / "answers.yaml").write_text(script.text)
+    assert load_answers(tmp_path / "answers.yaml") == [
+        "yes, go on",
+        ScriptedAnswer(match="Which part", option=2),
+        ScriptedAnswer(match="Why", answer="because", delay_ms=500),
+        ScriptedAnswer(match="delete", dismiss=True),
+    ]
+    (tmp_path / ".pisub/agents").mkdir(parents=True)
+    (tmp_path / ".pisub/agents/namer.md").write_text(definition.text)
+    (tmp_path / "agents.py").write_text(blocks(README, "python")[0].text)
+    (tmp_path / "program.py").write_text(program.text)
+    assert Project(tmp_path).pisub("trust", ".", "--yes").code == 0
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "heron, because it swims\n"), done.stderr
 
 
 def test_the_readme_s_terminal_session_goes_as_it_is_told(tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from pisub.cli.select import read_value
 from pisub.client.stopping import wake_by_signal
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import InvalidArgumentError, QuestionClosedError, UnknownRunError
+from pisub.errors import InvalidArgumentError, UnknownRunError
 from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted, Question
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 from pisub.protocol.runs import runner_address
 from pisub.record.layout import Layout
 from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome
-from pisub.record.questions import find_question, record_outcome
+from pisub.record.questions import already_closed, find_question, record_outcome
 from pisub.record.reader import read_run
 
 _BY = "cli"
@@ -49,7 +49,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     )
     won = record_outcome(layout, record.run_id, outcome)
     if won != outcome:
-        raise QuestionClosedError(f"Question {arguments.question} has its outcome already: {_in_words(won)}.")
+        raise already_closed(won)
     _post(settings, layout, record, number)
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(won)
