@@ -10,15 +10,19 @@ import asyncio
 import contextlib
 import itertools
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
 from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted
+from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
-from pisub.protocol.checkpoint import AskResult, Question
+from pisub.protocol.checkpoint import AskResult, AskStatus, Question
 from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.runs.steering import SteerMessage
+from pisub.session_file import Session, SessionMessage
 from pisub.utf8 import is_utf8, without_surrogates
 
 _MAX_ARGUMENT_CHARS = 200
@@ -35,16 +39,31 @@ class Child:
         cwd: The directory to work in.
         run_id: This run.
         session_id: The session that it belongs to.
+        resumed_from: The run that this one goes on with; '' for a fresh one.
+        resume_message: What was said with the resume; '' for a fresh run.
+        session: What this run, and those that it goes on with, wrote down for the next.
     """
 
-    def __init__(self, context: EngineContext, shell: Shell) -> None:
+    def __init__(
+        self,
+        context: EngineContext,
+        shell: Shell,
+        *,
+        mailbox: Mailbox | None = None,
+        session: Session | None = None,
+    ) -> None:
         self.task = context.task
         self.cwd = Path(context.cwd)
         self.run_id = context.run_id
         self.session_id = context.session_id
+        self.resumed_from = context.resumed_from
+        self.resume_message = context.resume_message
+        self.session = Session() if session is None else session
         self._artifacts = Path(context.artifacts_dir)
         self._can_ask = context.can_ask
         self._shell = shell
+        self._mailbox = Mailbox(shell) if mailbox is None else mailbox
+        self._answers = AnswerBook(self.session)
         self._calls = itertools.count(1)
         self._open_asks = 0
         self._is_stopping = False
@@ -58,15 +77,21 @@ class Child:
         """Said by the engine when the run is to end."""
         self._is_stopping = True
 
-    async def ask(self, questions: Question | str | Sequence[Question | str], *, why: str = "") -> AskResult:
+    async def ask(
+        self, questions: Question | str | Sequence[Question | str], *, why: str = "", fresh: bool = False
+    ) -> AskResult:
         """Ask the human, and wait for what becomes of it.
 
         The run's clock stands still meanwhile. Cancelling the waiting task takes the questions back. What the
         environment does (no host, no answer, a closed dialog) is a status of the result, never an exception.
 
+        In a resumed run a question that was answered before is not asked again: each answer of the earlier runs, and
+        each that came with the resume, is given once to the same question, in order, without a host.
+
         Args:
             questions: One question or a batch, shown one after another without another asker in between.
             why: What the answers are needed for, in one sentence; shown with every dialog.
+            fresh: Ask the human whatever was answered before.
 
         Raises:
             InvalidArgumentError: A question breaks a bound.
@@ -75,6 +100,15 @@ class Child:
         batch = check_questions(questions)
         if not self._can_ask:
             raise RefusedError("This agent may not ask the human: its definition does not grant it.")
+        known = (None,) * len(batch) if fresh else self._answers.take(batch)
+        left = tuple(question for question, answer in zip(batch, known, strict=True) if answer is None)
+        if not left:
+            return AskResult(status=AskStatus.OK, answers=known)
+        asked = await self._ask_human(left, why)
+        self._answers.note(left, asked)
+        return self._answers.merge(known, asked)
+
+    async def _ask_human(self, batch: tuple[Question, ...], why: str) -> AskResult:
         if self._open_asks >= MAX_OPEN_ASKS_PER_RUN:
             raise RefusedError(f"At most {MAX_OPEN_ASKS_PER_RUN} asks of a run can be open at once.")
         loop = asyncio.get_running_loop()
@@ -97,6 +131,41 @@ class Child:
             raise
         finally:
             self._open_asks -= 1
+
+    async def next_message(self) -> SteerMessage:
+        """Return the next message that somebody sent to this run, and wait for it.
+
+        Between turns it also brings follow-ups, one at a time: who waits has nothing else to do. A sender is told
+        *delivered* when this returns its message. Cancellation passes, and loses none.
+        """
+        return self._take(await self._mailbox.wait())
+
+    async def messages(self) -> AsyncGenerator[SteerMessage]:
+        """Yield messages as they come, for ever: leave the loop, or be cancelled with the run."""
+        while True:
+            yield await self.next_message()
+
+    def take_messages(self) -> list[SteerMessage]:
+        """Return the messages that are there, without waiting; also for an agent that is no coroutine."""
+        return [self._take(message) for message in self._mailbox.take()]
+
+    @contextlib.contextmanager
+    def turn(self) -> Generator[None]:
+        """Say that a piece of work goes on that follow-ups must not disturb. At each begin one of them is released.
+
+        Only messages of mode ``steer`` come in the middle of a turn. Without turns, each look for messages is the
+        boundary between two pieces of work.
+        """
+        self._mailbox.begin_turn()
+        try:
+            yield
+        finally:
+            self._mailbox.end_turn()
+
+    def _take(self, message: SteerMessage) -> SteerMessage:
+        with contextlib.suppress(OSError, RefusedError):  # a full disk keeps no message from the agent
+            self.session.write(SessionMessage(kind="steer", text=without_surrogates(message.text)))
+        return message
 
     def log(self, text: str) -> None:
         """Report a line of progress."""

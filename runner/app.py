@@ -28,6 +28,7 @@ from pisub.record.layout import Layout, RunPaths
 from pisub.record.lock import RunLock
 from pisub.record.model import Started
 from pisub.record.results import read_pending, read_result
+from pisub.record.sessions_of_runs import begin_session
 from pisub.runs.spec import LaunchMessage, RunSpec
 
 from .ending import Ending
@@ -136,6 +137,8 @@ def _carry_out(job: _Job) -> None:
     )
     log.info("run_started", agent=spec.agent.name, engine=spec.agent.runner.type)
     context = _context(message, spec, paths, max_output_bytes)
+    if context.session_file:
+        patiently(lambda: begin_session(paths, spec))
     engine = create_engine(spec.agent.runner, context, shell)
     try:
         if shell.start(engine):
@@ -182,4 +185,8 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         can_ask=spec.agent.can_ask,
         sys_path=message.sys_path,
         max_output_bytes=max_output_bytes,
+        # A program of the user's keeps its session, if it has one, where we cannot know.
+        session_file=str(paths.session) if spec.agent.runner.type == "python" else "",
+        resumed_from=spec.resumed_from or "",
+        resume_message=spec.resume_message,
     )

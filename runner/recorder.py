@@ -22,11 +22,13 @@ from pisub.protocol.limits import KIB, MAX_RESULT_TEXT_BYTES, STATUS_COALESCE_S
 from pisub.protocol.runs import RunState
 from pisub.record.journal import Journal
 from pisub.record.layout import RunPaths
-from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, Step
+from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, SteeringLedger, Step
 from pisub.record.status import write_status
+from pisub.runs.attention import Attention
 from pisub.runs.spec import RunSpec
 from pisub.utf8 import without_surrogates
 
+from .activity import ActivityWatch
 from .effects import Verdict
 from .machine import Phase, Snapshot
 
@@ -54,6 +56,9 @@ class Recorder:
         self._process = process
         self._started_at = started_at
         self._clock = clock
+        self._activity = ActivityWatch(clock.monotonic())
+        self._attention: Attention | None = None
+        self._steering: SteeringLedger | None = None
         self._tool_count = 0
         self._tools: dict[int, tuple[str, float, int]] = {}
         self._artifacts: dict[str, int] = {}
@@ -78,8 +83,14 @@ class Recorder:
         self._dirty_since = now if self._dirty_since is None else self._dirty_since
         self._must_write_now = self._must_write_now or at_once
 
+    def note_steering(self, ledger: SteeringLedger | None, now: float) -> None:
+        """Show what became of the messages to the child."""
+        self._steering = ledger
+        self.mark_status(now, at_once=False)
+
     def take(self, event: eng.EngineEvent, now: float) -> None:
         """Write down what the child reports."""
+        self._activity.take(event, now)
         match event:
             case eng.LogLine(text):
                 self.write_line("subagent.child.log", {"text": text}, is_diagnostic=True)
@@ -109,7 +120,9 @@ class Recorder:
 
     def next_deadline(self) -> float | None:
         """Return when ``flush`` has something to do at the latest."""
-        return None if self._dirty_since is None else self._dirty_since + STATUS_COALESCE_S
+        if self._dirty_since is not None:
+            return self._dirty_since + STATUS_COALESCE_S
+        return self._activity.next_change
 
     def flush(self, snapshot: Snapshot, now: float) -> JournalEvent | None:
         """Write what waits. Returns the newest event that reached the file, if any did.
@@ -117,6 +130,7 @@ class Recorder:
         Raises:
             OSError: The disk refuses. Nothing is lost: flush again.
         """
+        self._look_at_activity(snapshot, now)
         if self._dirty_since is not None and (self._must_write_now or now >= self._dirty_since + STATUS_COALESCE_S):
             write_status(self._paths, self.status(snapshot))
             self._dirty_since, self._must_write_now = None, False
@@ -125,6 +139,25 @@ class Recorder:
         self._journal.flush()
         newest, self._newest = self._newest, None
         return newest
+
+    def _look_at_activity(self, snapshot: Snapshot, now: float) -> None:
+        """Note a change of what there is to say of the run's activity: the only one that time alone brings."""
+        found = self._attention_now(snapshot)
+        if found == self._attention:
+            return
+        self._attention = found
+        self.mark_status(now, at_once=True)
+        if found is not None:
+            data = {"activityState": found.state.value, "reason": found.reason.value, "since": self._wall(found.since)}
+            self.write_line("subagent.control", data)
+
+    def _attention_now(self, snapshot: Snapshot) -> Attention | None:
+        is_working = snapshot.phase is Phase.RUNNING
+        return self._activity.look(self._clock.monotonic(), is_working=is_working, is_waiting=snapshot.is_waiting)
+
+    def _wall(self, at: float) -> int:
+        """Return a moment of the loop's clock as Unix time."""
+        return self._clock.wall_ms() - round((self._clock.monotonic() - at) * 1000)
 
     def close_output(self) -> None:
         """Write the last line of each of the child's outputs, which had no end of line."""
@@ -138,6 +171,7 @@ class Recorder:
         remaining_ms = None if snapshot.remaining_s is None else round(snapshot.remaining_s * 1000)
         is_clock_running = snapshot.phase is Phase.RUNNING and not snapshot.is_waiting
         tool = next(reversed(self._tools.values()), None)
+        attention = self._attention_now(snapshot)
         step_status = "stopped" if snapshot.stopped else "failed" if snapshot.timed_out else "running"
         return RunStatus(
             run_id=self._spec.run_id,
@@ -152,10 +186,14 @@ class Recorder:
             reason=snapshot.reason,
             stopped=snapshot.stopped,
             timed_out=snapshot.timed_out,
-            activity_state="waiting_for_human" if snapshot.is_waiting else None,
+            activity_state=None if attention is None else attention.state.value,
+            activity_reason=None if attention is None else attention.reason.value,
+            activity_since=None if attention is None else self._wall(attention.since),
+            last_activity_at=self._wall(self._activity.last_at),
             current_tool=None if tool is None else tool[0],
             current_tool_started_at=None if tool is None else tool[2],
             tool_count=self._tool_count,
+            steering=self._steering,
             steps=(
                 Step(
                     agent=self._spec.agent.name,
@@ -168,6 +206,7 @@ class Recorder:
             deadline_at=wall_ms + remaining_ms if is_clock_running and remaining_ms is not None else None,
             remaining_ms=remaining_ms,
             waiting_for_human_ms=round(snapshot.waited_s * 1000),
+            session_file=self._existing_session(),
         )
 
     def end(self, verdict: Verdict, snapshot: Snapshot) -> tuple[RunStatus, RunResult]:
@@ -212,9 +251,14 @@ class Recorder:
             duration_ms=max(0, now - self._started_at),
             waiting_for_human_ms=round(snapshot.waited_s * 1000),
             cwd=self._spec.cwd,
+            session_file=status.session_file,
             cleanup="proven" if verdict.is_cleanup_proven else "unproven",
         )
         return status, result
+
+    def _existing_session(self) -> str | None:
+        path = self._paths.session
+        return str(path) if path.exists() else None
 
     def _existing_output(self) -> str | None:
         path = self._paths.output(0)

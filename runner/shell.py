@@ -14,32 +14,25 @@ import queue
 import socket
 import threading
 import traceback
-from typing import Any, assert_never
+from typing import assert_never
 
 from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import Clock
 from pisub.config import Settings
-from pisub.engines.base import AskCallback, Engine, EngineEvent, Settled
+from pisub.engines.base import AskCallback, Engine, EngineEvent, Settled, Steered, SteeringKnown
 from pisub.errors import PisubError
 from pisub.process import ProcessIdentity
 from pisub.protocol.checkpoint import Question
-from pisub.protocol.delivery import Priority
 from pisub.protocol.limits import INBOX_REREAD_S
-from pisub.protocol.runs import (
-    ASYNC_STARTED_TOPIC,
-    AsyncStarted,
-    InboxRead,
-    RunProgress,
-    RunState,
-    progress_topic,
-)
+from pisub.protocol.runs import InboxRead, RunState
 from pisub.record.atomic import exists
 from pisub.record.layout import Layout
 from pisub.runs.spec import RunSpec
 
 from . import effects as fx
 from . import events as ev
+from .announcer import Announcer
 from .ask_service import AskService
 from .ending import Ending
 from .host_watch import HostWatch
@@ -50,6 +43,7 @@ from .machine import Machine
 from .process_tree import ProcessTree
 from .recorder import Recorder
 from .signals import STOP_SIGNALS
+from .steer_service import SteerService
 
 #: A record that refuses to be written is tried again after this long.
 RETRY_S = 0.25
@@ -96,15 +90,12 @@ class RunnerShell:
         self._recorder = recorder
         self._machine = machine
         self._ending = ending
-        self._process = process
-        self._started_at = started_at
         self._clock = clock
         self._tree = tree
         self._signals = signals
         self._log = log
         self._inbox = Inbox(self._paths)
         self._host_watch = HostWatch(spec.attached_to, self._note_host_gone)
-        self._is_announced = False
         self._inbox_at = 0.0
         self._flush_at: float | None = None
         self._verdict: fx.Verdict | None = None
@@ -123,6 +114,7 @@ class RunnerShell:
             on_lost=self._note_lost,
         )
         self._link = Link(settings, spec, hooks, log)
+        self._announcer = Announcer(self._link, spec, self._paths, process=process, started_at=started_at)
         self._asks = AskService(
             layout,
             spec,
@@ -131,6 +123,13 @@ class RunnerShell:
             clock=clock,
             write_line=recorder.write_line,
             on_waiting=self._note_waiting,
+        )
+        self._steering = SteerService(
+            self._paths,
+            process=process,
+            clock=clock,
+            write_line=recorder.write_line,
+            on_change=lambda: recorder.note_steering(self._steering.ledger, clock.monotonic()),
         )
         self._thread = threading.Thread(target=self._run, name="pisub-shell", daemon=True)
 
@@ -228,6 +227,8 @@ class RunnerShell:
                     self._post(item)
                 case AskWithdrawn(number):
                     self._asks.withdraw(number, "The asker took it back.")
+                case Steered() | SteeringKnown():
+                    self._steering.note(item)
                 case _:
                     self._recorder.take(item, now)
         if dropped:
@@ -301,6 +302,7 @@ class RunnerShell:
         if self._flush_at is not None and now < self._flush_at:
             return
         try:
+            self._steering.flush()
             newest = self._recorder.flush(self._machine.snapshot(), now)
         except (OSError, PisubError) as error:
             self._flush_at = now + RETRY_S
@@ -308,18 +310,26 @@ class RunnerShell:
             return
         self._flush_at = None
         if newest is not None:
-            event: dict[str, Any] = {"type": newest.type, "seq": newest.seq, "ts": newest.ts, "data": newest.data}
-            message = RunProgress(run_id=self._spec.run_id, seq=newest.seq, event=event)
-            self._link.publish(progress_topic(self._spec.run_id), message, priority=Priority.DROPPABLE)
+            self._announcer.progress(newest)
 
     async def _end(self, verdict: fx.Verdict) -> None:
         """Write the end, however long the disk refuses, then say so, then go."""
+        self._close_steering()
         await self._ending.write(verdict, self._machine.snapshot())
+        with contextlib.suppress(OSError, PisubError):  # what a full disk refused before
+            self._steering.flush()
         await self._link.settle()
         self._ending.announce(self._link)
         await self._link.close()
         self._ending.release()
         self._gate.put(False)
+
+    def _close_steering(self) -> None:
+        """Say of every message that the child does not have that it never will. The commit closes the inbox itself."""
+        if self._engine is not None:
+            self._engine.close_steering()
+        self._take_reports(self._clock.monotonic())
+        self._flush(self._clock.monotonic())
 
     # What happens outside. ---------------------------------------------------------------------------------------
 
@@ -338,6 +348,9 @@ class RunnerShell:
             return
         for request in requests:
             self._feed(request)
+        if self._engine is not None:  # after the controls: a message does not overtake a stop
+            with contextlib.suppress(OSError, PisubError):  # not to be read now: it is looked at again in seconds
+                self._steering.look(self._engine, is_ending=self._machine.is_stopping)
         if is_removed:  # no command finds such a run any more: none could ever stop it
             self._feed(ev.EndRequested(ev.Cause.STOP, "record-removed", "The run's directory was removed."))
         self._host_watch.check()
@@ -370,25 +383,10 @@ class RunnerShell:
         self._wake.set()
 
     def _note_connected(self) -> None:
-        if not self._is_announced:
-            self._is_announced = True
-            self._announce_start()
+        self._announcer.begin()
         self._look_at_inbox()
         self._asks.note_host()
         self._wake.set()
-
-    def _announce_start(self) -> None:
-        self._link.publish(
-            ASYNC_STARTED_TOPIC,
-            AsyncStarted(
-                run_id=self._spec.run_id,
-                session_id=self._spec.session_id,
-                agent=self._spec.agent.name,
-                pid=self._process.pid,
-                run_dir=str(self._paths.dir),
-                started_at=self._started_at,
-            ),
-        )
 
     def _note_lost(self) -> None:
         self._asks.note_lost()

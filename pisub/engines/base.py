@@ -12,6 +12,7 @@ import msgspec
 
 from pisub.protocol.checkpoint import AskResult, Question
 from pisub.protocol.limits import MAX_OUTPUT_BYTES
+from pisub.runs.steering import AckState, SteerMessage
 
 
 class EngineEvent(msgspec.Struct, frozen=True, tag=True):
@@ -60,6 +61,20 @@ class ArtifactWritten(EngineEvent, frozen=True):
     size_bytes: int
 
 
+class SteeringKnown(EngineEvent, frozen=True):
+    """It is known now whether the child reads messages."""
+
+    is_supported: bool
+
+
+class Steered(EngineEvent, frozen=True):
+    """What became of a message that ``Engine.steer`` was given."""
+
+    request_id: str
+    state: AckState
+    text: str
+
+
 class Settled(EngineEvent, frozen=True):
     """The child ended by itself; nothing follows.
 
@@ -91,6 +106,9 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
         artifacts_dir: Where the child's files go; made when the first one is written.
         output_file: Raw output of a child program, and ``result_file`` its whole result where that is large.
         sys_path: Import directories of the process that launched the run, after our own.
+        session_file: The child's session; '' where the engine keeps none.
+        resumed_from: The run that this one goes on with; '' for a fresh one.
+        resume_message: What the child was told with the resume.
         max_output_bytes: Bound of ``output_file`` and of ``result_file``, each.
     """
 
@@ -107,6 +125,9 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     can_ask: bool = True
     sys_path: tuple[str, ...] = ()
     max_output_bytes: int = MAX_OUTPUT_BYTES
+    session_file: str = ""
+    resumed_from: str = ""
+    resume_message: str = ""
 
 
 class Shell(Protocol):
@@ -142,4 +163,12 @@ class Engine(Protocol):
 
     def cancel(self) -> None:
         """Ask the child to end now: thread-safe, idempotent, at once. ``run`` returns if the child obeys."""
+        ...
+
+    def steer(self, message: SteerMessage) -> None:
+        """Hand the child a message: thread-safe, at once. What becomes of it is reported as ``Steered``."""
+        ...
+
+    def close_steering(self) -> None:
+        """Take no more messages, and report those that the child did not take as failed: thread-safe, idempotent."""
         ...

@@ -15,10 +15,19 @@ import subprocess
 import threading
 import time
 
-from pisub.engines.base import ChildProcessStarted, EngineContext, OutputBytes, Settled, Shell
+from pisub.engines.base import (
+    ChildProcessStarted,
+    EngineContext,
+    OutputBytes,
+    Settled,
+    Shell,
+    Steered,
+    SteeringKnown,
+)
 from pisub.engines.output import BoundedLog, ResultText
 from pisub.protocol.limits import KIB, MAX_RESULT_TEXT_BYTES
 from pisub.runs.spec import RunnerSpec
+from pisub.runs.steering import AckState, SteerMessage
 
 #: After the program has ended, a descendant that holds its output is listened to for this long (contract, runs 3.2).
 DRAIN_S = 1.0
@@ -46,8 +55,17 @@ class CommandEngine:
                 with contextlib.suppress(BlockingIOError):  # full of wakes already
                     os.write(self._wake, b"x")
 
+    def steer(self, message: SteerMessage) -> None:
+        """Refuse: a program reads its prompt once, from standard input, and nothing after it."""
+        text = "An external-cli agent cannot be steered: stop it, and run it again with another task."
+        self._shell.report(Steered(message.id, AckState.FAILED, text))
+
+    def close_steering(self) -> None:
+        """Do nothing: no message is kept here."""
+
     def run(self) -> Settled:
         """Start the program and see it to its end."""
+        self._shell.report(SteeringKnown(is_supported=False))
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         with self._lock:
             self._wake = wake_write

@@ -21,7 +21,11 @@ from typing import Any
 
 from pisub.child import Child
 from pisub.engines.base import EngineContext, Settled, Shell
+from pisub.engines.mailbox import Mailbox
+from pisub.errors import PisubError
 from pisub.runs.spec import RunnerSpec
+from pisub.runs.steering import SteerMessage
+from pisub.session_file import Session
 
 #: What tasks that an agent left behind get to end after their cancellation.
 LEFTOVER_S = 1.0
@@ -39,7 +43,9 @@ class PythonEngine:
     def __init__(self, runner: RunnerSpec, context: EngineContext, shell: Shell) -> None:
         self._runner = runner
         self._context = context
-        self._child = Child(context, shell)
+        self._shell = shell
+        self._mailbox = Mailbox(shell)
+        self._child: Child | None = None
         self._lock = threading.Lock()
         self._is_cancelled = False
         self._cancel_task: Callable[[], None] | None = None
@@ -48,20 +54,36 @@ class PythonEngine:
         """Cancel the agent's task. Thread-safe, idempotent; a plain function only sees ``child.is_stopping``."""
         with self._lock:
             self._is_cancelled = True
-            self._child.note_stopping()
+            if self._child is not None:
+                self._child.note_stopping()
             if self._cancel_task is not None:
                 self._cancel_task()
+
+    def steer(self, message: SteerMessage) -> None:
+        """Put a message where the agent finds it."""
+        self._mailbox.offer(message)
+
+    def close_steering(self) -> None:
+        """Report what the agent did not take as failed."""
+        self._mailbox.close()
 
     def run(self) -> Settled:
         """Import the target and call it. An exception of the agent is an outcome, and never leaves here."""
         try:
+            session = Session(Path(self._context.session_file) if self._context.session_file else None)
+        except (PisubError, OSError) as error:
+            return Settled(error=f"The session file cannot be used: {error}", reason="session-error")
+        try:
             function = load_target(self._runner.target, self._runner.import_paths, self._context.sys_path)
         except TargetError as error:
             return Settled(error=str(error), reason="import-error")
-        if self._is_cancelled:
-            return Settled(was_cancelled=True)
+        child = Child(self._context, self._shell, mailbox=self._mailbox, session=session)
+        with self._lock:
+            if self._is_cancelled:
+                return Settled(was_cancelled=True)
+            self._child = child
         try:
-            returned = function(self._child)
+            returned = function(child)
             if inspect.iscoroutine(returned):
                 returned = self._drive(returned)
             elif inspect.isawaitable(returned):
@@ -70,6 +92,8 @@ class PythonEngine:
             return Settled(was_cancelled=True)
         except BaseException as error:  # noqa: BLE001  # the agent's code may raise anything
             return Settled(error=_describe(error), reason="agent-error", was_cancelled=False)
+        finally:
+            self._mailbox.end_agent()
         if returned is None or isinstance(returned, str):
             return Settled(text=returned or "")
         text = (

@@ -1,5 +1,6 @@
-"""The end of a run, written: pending result, status, result, journal, asks, completion, marker. In this order, always.
+"""The end of a run, written: pending result, status, result, journal, asks, messages, completion, marker.
 
+In this order, always.
 One function for the runner and for reconciliation. It can be cut off after any step and called again: what is there
 already is kept, and the first result that became public is the result.
 """
@@ -11,7 +12,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pisub.errors import RecordError
+from pisub.errors import RecordError, RefusedError
 from pisub.record.atomic import read_survivor, remove
 from pisub.record.ends import end_status
 from pisub.record.journal import Journal
@@ -22,6 +23,7 @@ from pisub.record.questions import close_open_asks
 from pisub.record.results import drop_pending, write_pending, write_result
 from pisub.record.sessions import completion_of, post_completion
 from pisub.record.status import write_status
+from pisub.record.steering import close_inbox
 
 #: Types of the line that closes a journal. One of them is written once per end.
 CLOSING_TYPES = frozenset({"subagent.run.completed", "subagent.run.repaired_stale"})
@@ -38,6 +40,7 @@ class CommitStep(enum.Enum):
     PENDING_REMOVED = "pending-removed"
     JOURNAL = "journal"
     ASKS = "asks"
+    MESSAGES = "messages"
     COMPLETION = "completion"
     MARKER_REMOVED = "marker-removed"
 
@@ -94,6 +97,9 @@ def commit_end(
     on_step(CommitStep.JOURNAL)
     close_open_asks(layout, paths.run_id, reason=f"The run ended: {result.state.value}.", at=result.ended_at)
     on_step(CommitStep.ASKS)
+    with contextlib.suppress(RecordError, RefusedError):  # no directory of ours: what lies there holds up no end
+        close_inbox(paths, reason=f"The run ended: {result.state.value}.", now_ms=result.ended_at)
+    on_step(CommitStep.MESSAGES)
     post_completion(layout, completion_of(result))
     on_step(CommitStep.COMPLETION)
     # Last: while the marker is there, list_runs and reconcile_all look at this run.

@@ -87,6 +87,8 @@ def end_status(last: RunStatus, result: RunResult) -> RunStatus:
         ended_at=result.ended_at,
         last_update=result.ended_at,
         activity_state=None,
+        activity_reason=None,
+        activity_since=None,
         current_tool=None,
         current_tool_started_at=None,
         deadline_at=None,
@@ -125,6 +127,7 @@ def result_of_death(death: Death) -> RunResult:
         duration_ms=ended_at - started_at if death.was_started else 0,
         waiting_for_human_ms=waited_ms,
         cwd=death.spec.cwd,
+        session_file=None if death.status is None else death.status.session_file,
         # Nobody verified that the tree of a dead runner is empty.
         cleanup="unproven" if death.was_started else "proven",
     )

@@ -104,6 +104,40 @@ class RunPaths(msgspec.Struct, frozen=True):
         """Return where a control request lies once the runner took it."""
         return self.control / f"{kind}.accepted.json"
 
+    @property
+    def session(self) -> Path:
+        """What a run that resumes this one needs to know: the child's own session file."""
+        return self.dir / "session.jsonl"
+
+    def resumed(self, number: int) -> Path:
+        """Return the file that says which run resumed this one as the n-th, from 1. Create-once."""
+        return self.dir / f"resumed.{number:d}.json"
+
+    @property
+    def steer_requests(self) -> Path:
+        """Directory of messages to the child, one file each. Made by the first sender."""
+        return self.control / "steer-requests"
+
+    @property
+    def steer_capabilities(self) -> Path:
+        """Directory with one file per child that says whether it can be steered."""
+        return self.control / "steer-capabilities"
+
+    @property
+    def steer_acks(self) -> Path:
+        """Directory with one directory per child, which holds its acknowledgements."""
+        return self.control / "steer-acks"
+
+    @property
+    def steer_inbox_closed(self) -> Path:
+        """The run takes no messages any more. Create-once."""
+        return self.control / "steer-inbox-closed.json"
+
+    @property
+    def steer_recovery(self) -> Path:
+        """Directory of a revival for a message that met no answer."""
+        return self.control / "steer-recovery"
+
     def ask(self, ask_id: str) -> AskPaths:
         """Return the files of one ask.
 

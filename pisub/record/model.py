@@ -34,6 +34,29 @@ class Step(Part, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class SteeringEntry(Part, frozen=True, kw_only=True):
+    """One message in a status. ``state`` is routed, queued, delivered or failed."""
+
+    id: str
+    ts: int
+    mode: str
+    state: str
+    source: str = ""
+    #: The beginning of the message, secrets redacted.
+    preview: str = ""
+    reason: str | None = None
+
+
+class SteeringLedger(Part, frozen=True, kw_only=True):
+    """``steering`` of a status: totals that only grow (each queued message counts once more when it is delivered)."""
+
+    total: int = 0
+    delivered: int = 0
+    queued: int = 0
+    failed: int = 0
+    recent: tuple[SteeringEntry, ...] = ()
+
+
 class RunStatus(Record, frozen=True, kw_only=True):
     """``status.json``: written by the runner alone (after its death, by who holds ``run.lock``). Begins as running."""
 
@@ -54,10 +77,16 @@ class RunStatus(Record, frozen=True, kw_only=True):
     reason: str | None = None
     stopped: bool = False
     timed_out: bool = False
+    #: ``needs_attention`` or ``active_long_running``; absent while there is nothing to say. Why, and since when.
     activity_state: str | None = None
+    activity_reason: str | None = None
+    activity_since: int | None = None
+    #: As of the last write of this file; the journal's own time is newer where a child only reports.
+    last_activity_at: int | None = None
     current_tool: str | None = None
     current_tool_started_at: int | None = None
     tool_count: int = 0
+    steering: SteeringLedger | None = None
     steps: tuple[Step, ...] = ()
     timeout_ms: int | None = None
     #: Unix time in milliseconds at which the work's deadline falls; absent while the run waits for a human.
@@ -65,6 +94,8 @@ class RunStatus(Record, frozen=True, kw_only=True):
     remaining_ms: int | None = None
     waiting_for_human_ms: int = 0
     output_file: str | None = None
+    #: Where the child can be resumed: its session file.
+    session_file: str | None = None
 
 
 class ResultItem(Part, frozen=True, kw_only=True):
@@ -111,6 +142,8 @@ class RunResult(Record, frozen=True, kw_only=True):
     duration_ms: int = 0
     waiting_for_human_ms: int = 0
     cwd: str = ""
+    #: Where the child can be resumed: its session file.
+    session_file: str | None = None
     cleanup: str = "proven"  # proven | unproven
 
 

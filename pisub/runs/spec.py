@@ -58,7 +58,9 @@ class RunSpec(Record, frozen=True, kw_only=True):
         attached_to: A process whose death ends the run; null for a detached run.
         timeout_ms: Work time in milliseconds, waiting for a human not counted; null is no deadline.
         ask_timeout_ms: For a whole ask from its first dialog; null is no limit. ``question_timeout_ms`` likewise.
-        task: The prompt, at most ``limits.MAX_TASK_BYTES`` of UTF-8.
+        task: The prompt, at most ``limits.MAX_TASK_BYTES`` of UTF-8. A run that resumes another has that one's task.
+        resumed_from: The run that this one goes on with; null for a fresh one.
+        resume_message: What the child was told with the resume.
     """
 
     record_version: int = RECORD_VERSION
@@ -79,6 +81,8 @@ class RunSpec(Record, frozen=True, kw_only=True):
     ask_timeout_ms: int | None = DEFAULT_ASK_TIMEOUT_MS
     question_timeout_ms: int | None = DEFAULT_QUESTION_TIMEOUT_MS
     stop_grace_ms: int = 3_000
+    resumed_from: str | None = None
+    resume_message: str = ""
 
 
 class LaunchMessage(Record, frozen=True, kw_only=True):

@@ -102,7 +102,7 @@ def test_without_a_broker_an_answer_by_file_and_signal_reaches_the_child(setting
 
     def status_says_waiting() -> bool:
         status = process.status()
-        return status is not None and status.activity_state == "waiting_for_human" and status.deadline_at is None
+        return status is not None and status.activity_reason == "waiting_for_human" and status.deadline_at is None
 
     eventually(status_says_waiting)
     for number, value in ((1, "a"), (2, "by file")):

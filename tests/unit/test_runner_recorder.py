@@ -87,7 +87,7 @@ def test_a_status_waits_for_others_like_it_but_a_change_of_state_does_not(record
     status = read_status(paths)
     assert status is not None
     assert (status.current_tool, status.tool_count) == ("read", 1)
-    assert recorder.next_deadline() is None
+    assert recorder.next_deadline() == 240.0  # one tool at work for so long is said
     recorder.mark_status(0.2, at_once=True)
     recorder.flush(snapshot(stopped=True), 0.2)
     status = read_status(paths)
@@ -100,7 +100,7 @@ def test_the_deadline_is_absent_while_a_human_is_waited_for(recorder: Recorder, 
     running, waiting = recorder.status(snapshot()), recorder.status(snapshot(is_waiting=True))
     assert (running.deadline_at, running.remaining_ms) == (START_MS + 10_000, 8_000)
     assert (waiting.deadline_at, waiting.remaining_ms, waiting.waiting_for_human_ms) == (None, 8_000, 1_500)
-    assert waiting.activity_state == "waiting_for_human"
+    assert (waiting.activity_state, waiting.activity_reason) == ("needs_attention", "waiting_for_human")
 
 
 def test_output_becomes_lines_whatever_the_pieces_it_came_in(recorder: Recorder, paths: RunPaths) -> None:

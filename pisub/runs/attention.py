@@ -1,0 +1,90 @@
+"""What a working run shows of itself: busy, quiet, failing, or waiting for a human. Pure: moments in, a word out.
+
+Quiet is no verdict: a child may think for hours. A run is never ended for it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from pisub.protocol.limits import ACTIVE_NOTICE_AFTER_S, FAILED_TOOLS_NOTICE, NEEDS_ATTENTION_AFTER_S
+
+
+class ActivityState(enum.StrEnum):
+    """``activityState`` of a status; absent while there is nothing to say."""
+
+    NEEDS_ATTENTION = "needs_attention"
+    ACTIVE_LONG_RUNNING = "active_long_running"
+
+
+class Reason(enum.StrEnum):
+    """``activityReason``: why."""
+
+    WAITING_FOR_HUMAN = "waiting_for_human"  # it needs you
+    TOOL_FAILURES = "tool_failures"  # several tools in a row failed
+    QUIET = "quiet"  # it has reported nothing for a while, and no tool is open
+    TOOL_OPEN = "tool_open"  # one tool has been at work for long
+    LONG_RUNNING = "long_running"  # it works, and has for long
+
+
+class Activity(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run, in seconds of one clock.
+
+    Attributes:
+        started: Its begin.
+        last_activity: When it last reported anything.
+        tool_since: Since when its newest open tool is at work; None without one.
+        waiting_since: Since when it waits for a human; None where it does not.
+        failed_tools: How many tools in a row failed, up to now, and ``failed_since`` when the last of them did.
+    """
+
+    started: float
+    last_activity: float
+    tool_since: float | None = None
+    waiting_since: float | None = None
+    failed_tools: int = 0
+    failed_since: float = 0.0
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """The word for it, and since when it holds."""
+
+    state: ActivityState
+    reason: Reason
+    since: float
+
+
+def classify(activity: Activity, now: float) -> Attention | None:
+    """Return what to tell people, or None. The first rule that fits counts (thresholds: contract, runs 6.9)."""
+    if activity.waiting_since is not None:
+        return Attention(ActivityState.NEEDS_ATTENTION, Reason.WAITING_FOR_HUMAN, activity.waiting_since)
+    if activity.failed_tools >= FAILED_TOOLS_NOTICE:
+        return Attention(ActivityState.NEEDS_ATTENTION, Reason.TOOL_FAILURES, activity.failed_since)
+    if activity.tool_since is not None:  # an open tool explains the silence
+        if now - activity.tool_since >= ACTIVE_NOTICE_AFTER_S:
+            return Attention(ActivityState.ACTIVE_LONG_RUNNING, Reason.TOOL_OPEN, activity.tool_since)
+        return None
+    if now - activity.last_activity > NEEDS_ATTENTION_AFTER_S:
+        return Attention(ActivityState.NEEDS_ATTENTION, Reason.QUIET, activity.last_activity)
+    if now - activity.started >= ACTIVE_NOTICE_AFTER_S:
+        return Attention(ActivityState.ACTIVE_LONG_RUNNING, Reason.LONG_RUNNING, activity.started)
+    return None
+
+
+#: "Strictly greater" needs a moment that is later than the threshold.
+_PAST: Final = 0.001
+
+
+def next_change(activity: Activity, now: float) -> float | None:
+    """Return when time alone can change the word; None where only an event can."""
+    if activity.waiting_since is not None or activity.failed_tools >= FAILED_TOOLS_NOTICE:
+        return None
+    due: tuple[float, ...] = ()
+    if activity.tool_since is not None:
+        due = (activity.tool_since + ACTIVE_NOTICE_AFTER_S,)
+    else:
+        due = (activity.last_activity + NEEDS_ATTENTION_AFTER_S + _PAST, activity.started + ACTIVE_NOTICE_AFTER_S)
+    return min((at for at in due if at > now), default=None)
