@@ -47,7 +47,8 @@ class Bare:
             latencies = _repeat(self._run_ms, seconds)
             return Sample(count=len(latencies), elapsed_s=sum(latencies) / 1000, latencies_ms=latencies)
         with ThreadPoolExecutor(k) as pool:
-            latencies = [each for some in pool.map(lambda _: _repeat(self._run_ms, seconds), range(k)) for each in some]
+            lanes = [pool.submit(_repeat, self._run_ms, seconds) for _ in range(k)]
+            latencies = [latency for lane in lanes for latency in lane.result()]
         return Sample(count=len(latencies), elapsed_s=time.monotonic() - begin, latencies_ms=latencies)
 
     def _run_ms(self) -> float:

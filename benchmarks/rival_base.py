@@ -127,12 +127,9 @@ def running(
             env={**caller_environment(), **(environ or {})},
         )
     try:
-        end = time.monotonic() + _READY_S
-        while not is_ready(process.pid):
-            if process.poll() is not None or time.monotonic() > end:
-                said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
-                raise MissingError(f"{argv[0]} did not start; it said: {said[0]}")
-            time.sleep(0.02)
+        if not wait_for(lambda: process.poll() is not None or is_ready(process.pid)) or process.poll() is not None:
+            said = log.read_text(errors="replace").strip().splitlines()[-1:] or ["nothing"]
+            raise MissingError(f"{argv[0]} did not start; it said: {said[0]}")
         yield process.pid
     finally:
         process.terminate()
@@ -141,6 +138,16 @@ def running(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def wait_for(is_so: Callable[[], bool]) -> bool:
+    """Wait until something is so; False when it is not within a minute."""
+    end = time.monotonic() + _READY_S
+    while not is_so():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def accepts(port: int) -> bool:

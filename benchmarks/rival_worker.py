@@ -1,21 +1,15 @@
-"""The asking or the answering process of a rival: ``python -m benchmarks.rival_worker NAME ask|answer ENDPOINT``."""
+"""A process of a rival: ``python -m benchmarks.rival_worker NAME ask|answer|serve ENDPOINT``."""
 
 from __future__ import annotations
 
 import importlib
 import sys
-from typing import cast
-
-from benchmarks.rival_base import Rival
 
 
 def main(name: str, what: str, endpoint: str) -> None:
-    """Be that process."""
-    rival = cast("Rival", importlib.import_module(f"benchmarks.rival_{name}"))
-    if what == "ask":
-        rival.ask(endpoint)
-    else:
-        rival.answer(endpoint)
+    """Be that process. ``serve`` is for rivals whose server is a Python program."""
+    rival = importlib.import_module(f"benchmarks.rival_{name}")
+    getattr(rival, what)(endpoint)
 
 
 if __name__ == "__main__":
