@@ -25,6 +25,7 @@ from pisub.errors import AlreadyRunningError, PisubError
 from pisub.launch import EXIT_ALREADY_RUNNING, BrokerInfo, log_path
 from pisub.paths import ensure_private_dir, runtime_dir
 from pisub.process import own_identity, require_supported_platform
+from pisub.process_limits import raise_soft_limits
 from pisub.protocol.limits import IDLE_EXIT_S
 from pisub.protocol.version import WIRE_VERSIONS
 from pisub.version import __version__
@@ -57,6 +58,7 @@ def run(settings: Settings, *, on_serving: Callable[[], None] = lambda: None) ->
     singleton = Singleton(directory)
     sweep_bodies(directory / BODIES_DIR)
     try:
+        raise_soft_limits()
         limit = raise_descriptor_limit()
         singleton.acquire()
     except AlreadyRunningError:

@@ -10,6 +10,7 @@ import fcntl
 import os
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 import msgspec
 
@@ -37,7 +38,7 @@ class Singleton:
 
         Raises:
             AlreadyRunningError: A live broker holds it.
-            UnsafePathError: The lock is no plain file of ours, or something that is no socket lies in the way.
+            UnsafePathError: The lock is no plain file of ours, or something that cannot be replaced lies in the way.
         """
         path = self._directory / BROKER_LOCK
         while True:
@@ -57,6 +58,7 @@ class Singleton:
                 break
             os.close(descriptor)  # the file was replaced between open and flock: another's lock is the real one
         self._lock = descriptor
+        self._check_info_path()
         self._clear_socket_path()
 
     def _clear_socket_path(self) -> None:
@@ -66,11 +68,18 @@ class Singleton:
         except FileNotFoundError:
             return
         if not stat.S_ISSOCK(found.st_mode):
-            self.close()
-            raise UnsafePathError(
-                f"{self.socket_path} is in the way and is no socket. It was left alone: move it and start again."
-            )
+            self._refuse(self.socket_path, "no socket")
         self.socket_path.unlink()
+
+    def _check_info_path(self) -> None:
+        """See that ``publish`` can write its file: anything but a directory can be replaced."""
+        path = self._directory / BROKER_FILE
+        if path.is_dir() and not path.is_symlink():
+            self._refuse(path, "a directory")
+
+    def _refuse(self, path: Path, what: str) -> NoReturn:
+        self.close()
+        raise UnsafePathError(f"{path} is in the way and is {what}. It was left alone: move it and start again.")
 
     def publish(self, info: BrokerInfo) -> None:
         """Say where the broker is: call it once the socket is bound."""

@@ -56,6 +56,10 @@ class BrokerInfo(Record, frozen=True, kw_only=True):
     wire_versions: tuple[int, ...]
 
 
+class _LogLine(msgspec.Struct):
+    reason: str = ""
+
+
 def program(name: Literal["broker", "runner"]) -> Program:
     """Return how to start a program of ours: surely ours, whatever lies in the working directory or on PYTHONPATH.
 
@@ -201,6 +205,15 @@ def _start_broker(settings: Settings, directory: Path, end: float) -> int:
 
 def _unavailable(directory: Path, reason: str) -> BrokerUnavailableError:
     path = log_path(directory, "broker")
-    tail = read_tail(path, chars=_TAIL_CHARS)
-    ending = f" The end of {path}:\n{tail}" if tail else ""
-    return BrokerUnavailableError(f"The broker in {directory} cannot be used: {reason}.{ending}")
+    said = _last_words(path)
+    ending = f" {said}" if said else ""
+    return BrokerUnavailableError(f"The broker in {directory} cannot be used: {reason}.{ending} Its log: {path}")
+
+
+def _last_words(log: Path) -> str:
+    """Return what a program's last line in its log says: its reason, or the line itself, which ends a traceback."""
+    line = read_tail(log, lines=1, chars=_TAIL_CHARS)
+    try:
+        return msgspec.json.decode(line, type=_LogLine).reason
+    except msgspec.DecodeError:
+        return line

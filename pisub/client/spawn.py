@@ -23,6 +23,7 @@ from pisub.ids import check_id, check_session_id, is_id, new_id
 from pisub.launchers.local import LocalLauncher
 from pisub.paths import runtime_dir, state_root
 from pisub.process import own_identity
+from pisub.process_limits import soft_limits
 from pisub.protocol.limits import MAX_DURATION_MS, MAX_TASK_BYTES
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
@@ -89,7 +90,7 @@ def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submiss
         existing = read_run(layout, spec.run_id)
         spec = _same_request(existing, spec)
         needs_launch = existing.started is None and not existing.state.is_terminal
-    return Submission(spec=spec, message=_launch_message(settings, spec, request.environ), needs_launch=needs_launch)
+    return Submission(spec=spec, message=launch_message(settings, spec, request.environ), needs_launch=needs_launch)
 
 
 def spawn_blocking(
@@ -119,14 +120,28 @@ def spawn_blocking(
     layout.prepare()
     submission = submit(settings, layout, request)
     if submission.needs_launch:
-        try:
-            _launch(launcher or LocalLauncher(settings), submission.message, is_given_up)
-        except (PisubError, OSError) as error:
-            raise record_launch_error(layout, submission.spec.run_id, error) from error
-        except BaseException as error:
-            record_launch_error(layout, submission.spec.run_id, error)
-            raise
+        launch_submitted(layout, submission, launcher or LocalLauncher(settings), is_given_up)
     return submission.spec
+
+
+def launch_submitted(
+    layout: Layout,
+    submission: Submission,
+    launcher: LocalLauncher,
+    is_given_up: Callable[[], bool] = lambda: False,
+) -> None:
+    """Start the runner of a submitted run, or end the run.
+
+    Raises:
+        LaunchError: The runner could not be started. The run is recorded as failed.
+    """
+    try:
+        _launch(launcher, submission.message, is_given_up)
+    except (PisubError, OSError) as error:
+        raise record_launch_error(layout, submission.spec.run_id, error) from error
+    except BaseException as error:
+        record_launch_error(layout, submission.spec.run_id, error)
+        raise
 
 
 def _launch(launcher: LocalLauncher, message: LaunchMessage, is_given_up: Callable[[], bool]) -> None:
@@ -166,7 +181,7 @@ def _checked_cwd(cwd: Path | None) -> Path:
 def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: AgentSnapshot, cwd: Path) -> RunSpec:
     run_id = new_id() if request.run_id is None else check_id(request.run_id)
     process = own_identity()
-    parent = _parent(layout)
+    parent = parent_run(layout)
     depth = 0 if parent is None else parent.spec.depth + 1
     if depth > settings.max_depth:
         raise RefusedError(
@@ -194,7 +209,7 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
     )
 
 
-def _parent(layout: Layout) -> RunView | None:
+def parent_run(layout: Layout) -> RunView | None:
     """Return the run whose child this process is, where the environment names one of this record's."""
     environ = caller_environment()
     run_id = environ.get(RUN_ID_VARIABLE, "")
@@ -239,7 +254,8 @@ def _same_request(existing: RunView, wanted: RunSpec) -> RunSpec:
     return found
 
 
-def _launch_message(settings: Settings, spec: RunSpec, environ: Mapping[str, str] | None) -> LaunchMessage:
+def launch_message(settings: Settings, spec: RunSpec, environ: Mapping[str, str] | None) -> LaunchMessage:
+    """Return what starts the runner of a run: its caller's environment and limits, which are in no file."""
     return LaunchMessage(
         run_id=spec.run_id,
         home=str(state_root(settings)),
@@ -249,6 +265,7 @@ def _launch_message(settings: Settings, spec: RunSpec, environ: Mapping[str, str
         sys_path=tuple(path for path in sys.path if path),
         umask=_own_umask(),
         nofile=resource.getrlimit(resource.RLIMIT_NOFILE),
+        soft_limits=soft_limits(),
     )
 
 

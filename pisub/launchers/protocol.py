@@ -53,6 +53,7 @@ class _Letter(msgspec.Struct, frozen=True, array_like=True):
     sys_path: tuple[bytes, ...]
     umask: int
     nofile: tuple[int, int] | None
+    soft_limits: dict[str, int]
 
 
 # Built once, here: in a fresh fork the first decoding of a shape would cost 3 ms of every launch.
@@ -101,6 +102,7 @@ def encode_letter(message: LaunchMessage) -> bytes:
             tuple(os.fsencode(entry) for entry in message.sys_path),
             message.umask,
             message.nofile,
+            message.soft_limits,
         )
     )
     if len(data) > MAX_LETTER_BYTES:
@@ -124,6 +126,7 @@ def decode_letter(data: bytes) -> LaunchMessage:
         sys_path=tuple(os.fsdecode(entry) for entry in letter.sys_path),
         umask=letter.umask,
         nofile=letter.nofile,
+        soft_limits=letter.soft_limits,
     )
 
 

@@ -102,3 +102,5 @@ class LaunchMessage(Record, frozen=True, kw_only=True):
     umask: int = 0o077
     #: Soft and hard ``RLIMIT_NOFILE`` of the caller.
     nofile: tuple[int, int] | None = None
+    #: Other soft limits of the caller, by name; those that are not here are unlimited there.
+    soft_limits: dict[str, int] = {}

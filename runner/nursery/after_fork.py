@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from pisub.paths import PRIVATE_FILE
+from pisub.process_limits import take_soft_limits
 from pisub.runs.spec import LaunchMessage
 
 
@@ -77,12 +78,13 @@ def replace_environment(environ: dict[str, str]) -> None:
 
 
 def take_caller_s_limits(message: LaunchMessage) -> None:
-    """Set umask, descriptor limit and working directory.
+    """Set umask, soft limits, descriptor limit and working directory.
 
     Raises:
         OSError: The directory is gone.
     """
     os.umask(message.umask)
+    take_soft_limits(message.soft_limits)
     if message.nofile is not None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         ceiling = message.nofile[1] if hard == resource.RLIM_INFINITY else min(message.nofile[1], hard)

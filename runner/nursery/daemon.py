@@ -21,6 +21,7 @@ from pisub.errors import UnsafePathError
 from pisub.launchers.nursery import NurseryPaths
 from pisub.paths import PRIVATE_FILE
 from pisub.process import own_identity
+from pisub.process_limits import raise_soft_limits
 
 from .core import IDLE_EXIT_S, NurseryCore
 from .parts import Parts
@@ -42,6 +43,7 @@ def serve(paths: NurseryPaths, lock: int, load: Callable[[], Parts], *, idle_exi
         idle_exit_ms: Leave after this long without a runner; None is what the settings say.
     """
     settings = load_settings(runtime_dir=paths.runtime_dir, idle_exit_ms=idle_exit_ms)
+    raise_soft_limits()
     parts = load()
     listener = _listen(paths.socket)
     inode = paths.socket.lstat().st_ino

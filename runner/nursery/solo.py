@@ -21,6 +21,7 @@ from pisub.launchers.protocol import (
     encode_packet,
     request_for,
 )
+from pisub.process_limits import raise_soft_limits
 
 from . import after_fork, reaper
 from .child import fork_runner
@@ -43,6 +44,7 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
     letter = source.read(MAX_LETTER_BYTES + 1)
     message = decode_letter(letter)
     settings = load_settings()
+    raise_soft_limits()  # the runner gets the launcher's back; what is written down of its end is not subject to them
     parts = load()
     sys.stdout.flush()
     if os.fork():

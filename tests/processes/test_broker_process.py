@@ -189,6 +189,19 @@ def test_a_runtime_directory_of_any_name_works(broker: Rig, name: str) -> None:
         shutil.rmtree(runtime_dir(settings))
 
 
+def test_a_directory_in_the_place_of_what_says_where_the_broker_is_is_named_and_left_alone(broker: Rig) -> None:
+    (broker.directory / "broker.json" / "inside").mkdir(parents=True)
+    broker.directory.chmod(0o700)
+    with pytest.raises(BrokerUnavailableError) as caught:
+        ensure_broker(broker.settings)
+    directory, log = broker.directory, log_path(broker.directory, "broker")
+    assert caught.value.message == (
+        f"The broker in {directory} cannot be used: its start ended with code 1. {directory}/broker.json is in the way "
+        f"and is a directory. It was left alone: move it and start again. Its log: {log}"
+    )
+    assert (directory / "broker.json" / "inside").exists()
+
+
 def test_a_plain_file_at_the_sockets_path_is_never_deleted(broker: Rig) -> None:
     broker.directory.mkdir(mode=0o700, parents=True)
     (broker.directory / "broker.sock").write_text("precious")

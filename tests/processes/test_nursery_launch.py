@@ -34,6 +34,7 @@ def test_a_runner_is_like_a_process_that_its_caller_had_started(
     odd = os.fsdecode(b"\xff=\xfe \n'$(x)")
     message = submitted(way(settings, nursery), tmp_path, environ={"ODD": odd, "TZ": "XYZ3", "SECRET": "s3cr3t"})
     message = again(message, umask=0o022, nofile=(300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    message = again(message, soft_limits={"FSIZE": 5_000_000})
     launched = launcher(way(settings, nursery), "look").launch_blocking(message)
     seen = wait_for(tmp_path / "seen.json")
     paths = run_paths(settings, message)
@@ -49,6 +50,7 @@ def test_a_runner_is_like_a_process_that_its_caller_had_started(
         "descriptors": {"0": "/dev/null", "1": str(paths.stdout_log), "2": str(paths.stderr_log)},
         "umask": 0o022,
         "nofile": [300, resource.getrlimit(resource.RLIMIT_NOFILE)[1]],
+        "file_size": [5_000_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]],
         "ignored": ["SIGPIPE", "SIGXFSZ"],
         "mask": 0,
         "tz": "XYZ",

@@ -55,6 +55,7 @@ def look(message: LaunchMessage, *, settings: Settings) -> int:
             "descriptors": seen,
             "umask": umask,
             "nofile": list(resource.getrlimit(resource.RLIMIT_NOFILE)),
+            "file_size": list(resource.getrlimit(resource.RLIMIT_FSIZE)),
             "ignored": ignored,
             "mask": len(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
             "tz": time.tzname[0],
