@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from pisub.paths import PRIVATE_FILE
+from pisub.paths import PRIVATE_DIR, PRIVATE_FILE
 from pisub.process import ProcessIdentity
 from pisub.protocol.base import Record
 
@@ -43,11 +43,12 @@ class CrashReport(Record, frozen=True, kw_only=True):
 
 def write_report(directory: Path, report: CrashReport) -> Path | None:
     """Write a crash file beside the logs; None where there are enough already, or it cannot be written."""
-    if len(list(directory.glob("broker-crash-*.json"))) >= MAX_CRASH_FILES:
-        return None
     path = directory / f"broker-crash-{report.epoch}.json"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
+        directory.mkdir(mode=PRIVATE_DIR, exist_ok=True)
+        if len(list(directory.glob("broker-crash-*.json"))) >= MAX_CRASH_FILES:
+            return None
         with os.fdopen(os.open(path, flags, PRIVATE_FILE), "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     except OSError:

@@ -91,36 +91,33 @@ def broker_memory_kib(broker: Rig) -> int:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
 
 
-def test_a_stopped_subscriber_costs_nobody_latency_and_gets_every_terminal_message(broker: Rig, peer: Peer) -> None:
+def test_a_stopped_subscriber_costs_no_memory_and_gets_every_terminal_message(broker: Rig, peer: Peer) -> None:
+    """What it costs the others in time is measured by ``python -m benchmarks chaos slow``: a ratio, not a limit."""
     peer.run("client.hello('slow', subscriptions=(Subscription(topic='t'),))")
     publisher, other = broker.client("publisher"), broker.client("other")
     other.control(Subscribe(topic="t"))
-    quiet = sorted(round_trip_s(other) for _ in range(200))[198]
     memory = broker_memory_kib(broker)
     peer.signal(signal.SIGSTOP)
-    busy: list[float] = []
-    for number in range(100):
-        for _ in range(200):
+    rounds, updates = 500, 200
+    for number in range(rounds):
+        for _ in range(updates):
             publisher.send(Kind.PUBLISH, b"x" * 300, topic="t", priority=Priority.DROPPABLE)
         publisher.send(Kind.PUBLISH, str(number).encode(), topic="t", priority=Priority.TERMINAL)
-        begin = time.perf_counter()
         while other.receive()[2] != str(number).encode():
             pass
-        busy.append(time.perf_counter() - begin)
     assert broker_memory_kib(broker) - memory < 32 * 1024
     counters = publisher.control(Status()).counters
     assert (counters["suspended_now"], counters.get("cut_off", 0)) == (1, 0)
-    assert sorted(busy)[50] < 0.25 + quiet  # 200 messages each, on a machine that does other things too
     peer.signal(signal.SIGCONT)
     peer.run("globals().update(stamps=[], got=[])")
     peer.run(
         "globals().update(take=lambda: (lambda m: (stamps.append(m[0]), got.append(m[2]), m[2])[2])(client.receive()))"
     )
-    assert peer.run("[None for _ in iter(take, b'99')] and None") == "None"
-    terminal = peer.run("[int(m) for m in got if len(m) < 3]")
-    assert terminal == repr(list(range(100)))
-    assert int(peer.run("sum(s.dropped for s in stamps) + len(got)")) == 100 * 201
-    assert int(peer.run("sum(s.dropped for s in stamps)")) > 15_000
+    assert peer.run(f"[None for _ in iter(take, b'{rounds - 1}')] and None") == "None"
+    terminal = peer.run("[int(m) for m in got if len(m) < 4]")
+    assert terminal == repr(list(range(rounds)))
+    assert int(peer.run("sum(s.dropped for s in stamps) + len(got)")) == rounds * (updates + 1)
+    assert int(peer.run("sum(s.dropped for s in stamps)")) > rounds * updates * 0.8
 
 
 def test_at_the_bound_a_stopped_peer_is_disconnected_keeps_its_role_and_resumes_with_resync(

@@ -22,6 +22,7 @@ from pisub.protocol.delivery import Kind
 from pisub.protocol.session import Claim, Done, FindRole, GoneReason, PeerKind, RoleHolder, Status, Terminated, Watch
 from tests.support.broker_process import Rig, rig
 from tests.support.bus_peer import Echo, Said, Say
+from tests.support.crash_replay import load, replay
 from tests.support.eventually import eventually, eventually_async
 from tests.support.project import make_project
 
@@ -193,3 +194,36 @@ def test_what_a_broker_says_of_itself_is_readable_by_its_user_alone(broker: Rig)
     path = broker.directory / "broker.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert msgspec.json.decode(path.read_bytes(), type=BrokerInfo) == info
+
+
+#: A broker with a bug: a publication on "boom" ends it.
+BUGGY = """
+import sys
+from broker.__main__ import main
+from broker.topics import Topics
+healthy = Topics.receivers
+
+def buggy(self, topic, scope):
+    return self.no_such_table if topic == "boom" else healthy(self, topic, scope)
+
+Topics.receivers = buggy
+sys.exit(main(["--runtime-dir", sys.argv[1]]))
+"""
+
+
+def test_a_broker_that_dies_of_a_bug_leaves_what_led_there_and_a_test_plays_it_again(broker: Rig) -> None:
+    broker.directory.mkdir(mode=0o700)
+    command = [sys.executable, "-c", BUGGY, str(broker.directory)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
+        eventually(lambda: find_broker(broker.settings), what="the broker serves")
+        client = broker.client("a")
+        client.control(Claim(role="host"))
+        client.send(Kind.PUBLISH, b"the last words", topic="boom")
+        assert process.wait(10) != 0
+    [path] = log_path(broker.directory, "broker").parent.glob("broker-crash-*.json")
+    report = load(path)
+    assert report.error.startswith("AttributeError")
+    assert b"the last words" not in path.read_bytes()
+    assert b"dGhlIGxhc3Qgd29yZH" not in path.read_bytes()
+    again = replay(report)
+    assert [(each.address, list(each.roles)) for each in again.state.peers.values()] == [("a", [("host", "")])]
