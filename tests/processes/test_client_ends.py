@@ -11,9 +11,9 @@ import pytest
 import pisub
 from pisub.client.bus import Bus
 from pisub.client.ends import PeerEnd, end_of
-from pisub.process import ProcessIdentity, send_signal
+from pisub.process import send_signal
 from pisub.protocol.runs import runner_address
-from pisub.protocol.session import GoneReason, PeerKind, Terminated
+from pisub.protocol.session import GoneReason, PeerKind, Status, StatusReport, Terminated
 from pisub.record.layout import Layout
 from pisub.testing import ScriptedHuman
 from tests.support.eventually import eventually_async
@@ -25,8 +25,12 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "project")
 
 
-@pytest.mark.parametrize(("agent", "is_killed"), [("sleep", True), ("echo", False)])
-def test_the_end_of_a_runner_has_its_signal_or_its_exit_code(project: Project, agent: str, is_killed: bool) -> None:
+async def is_connected(observer: Bus, address: str) -> bool:
+    report = await observer.control(Status(), StatusReport)
+    return any(each.address == address for each in report.peers)
+
+
+def test_the_end_of_a_killed_runner_has_its_signal(project: Project) -> None:
     layout = Layout.of(project.settings)
 
     async def main() -> None:
@@ -35,21 +39,20 @@ def test_the_end_of_a_runner_has_its_signal_or_its_exit_code(project: Project, a
             pisub.host("s", ScriptedHuman()) as host,
             await Bus.connect(project.settings, kind=PeerKind.OBSERVER) as observer,
         ):
-            run = await host.spawn(agent, "x", project.root)
-            await observer.watch(runner_address(run.id), gone.append)
-            if is_killed:
-                process: ProcessIdentity | None = None
-                while process is None:
-                    process = await run.process()
-                assert send_signal(process, signal.SIGKILL)
-            await run.result()
+            run = await host.spawn("sleep", "x", project.root)
+            address = runner_address(run.id)
+            async with asyncio.timeout(20):
+                while not await is_connected(observer, address):
+                    pass  # each look is a round trip, so nothing spins
+            await observer.watch(address, gone.append)
+            process = await run.process()
+            assert process is not None
+            assert send_signal(process, signal.SIGKILL)
             await eventually_async(lambda: gone, what="its end is told")
-            end = await end_of(layout, gone[0])
-        expected = (None, "SIGKILL") if is_killed else (0, None)
-        if gone[0].reason is GoneReason.EXITED:
-            assert (end.exit_code, end.signal, end.is_observed) == (*expected, True)
-        else:  # a runner that ends in order says goodbye, or was gone before the watch began
-            assert not is_killed
+            assert await end_of(layout, gone[0]) == PeerEnd(
+                address=address, reason=GoneReason.EXITED, signal="SIGKILL", is_observed=True
+            )
+            assert (await run.result()).state is pisub.RunState.FAILED
 
     asyncio.run(main())
 
