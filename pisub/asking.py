@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pisub.errors import InvalidArgumentError
 from pisub.protocol.checkpoint import Question
-from pisub.protocol.limits import MAX_OPTION_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, MAX_QUESTIONS
+from pisub.protocol.limits import MAX_ANSWER_CHARS, MAX_OPTION_CHARS, MAX_OPTIONS, MAX_QUESTION_CHARS, MAX_QUESTIONS
 from pisub.utf8 import is_utf8
 
 
@@ -20,6 +20,34 @@ def check_questions(questions: Question | str | Sequence[Question | str]) -> tup
     if not 1 <= len(batch) <= MAX_QUESTIONS:
         raise InvalidArgumentError(f"Ask 1 to {MAX_QUESTIONS} questions at once, not {len(batch)}.", field="questions")
     return tuple(_check(each, f"questions[{index}]") for index, each in enumerate(batch))
+
+
+def chosen_value(question: Question, text: str) -> str:
+    """Return the answer that a text means: an option by its text or its number, or the text where any will do.
+
+    Raises:
+        InvalidArgumentError: It is no option, empty, or too long.
+    """
+    if not text.strip():
+        raise InvalidArgumentError("An empty text is no answer: use `pisub decline` to give none.", field="value")
+    if not question.options:
+        if len(text) > MAX_ANSWER_CHARS:
+            raise InvalidArgumentError(f"An answer has at most {MAX_ANSWER_CHARS} characters.", field="value")
+        return text
+    if text in question.options:
+        return text
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(question.options):
+        return question.options[int(text) - 1]
+    alike = [option for option in question.options if option.casefold() == text.strip().casefold()]
+    if len(alike) == 1:
+        return alike[0]
+    known = ", ".join(f"{at}) {_shown(option)}" for at, option in enumerate(question.options, start=1))
+    raise InvalidArgumentError(f"{text[:80]!r} is no option of this question. There are: {known}.", field="value")
+
+
+def _shown(option: str) -> str:
+    """Return an option for a message: it must not drive the terminal."""
+    return "".join(letter if letter.isprintable() else " " for letter in option)
 
 
 def _check(question: Question | str, field: str) -> Question:

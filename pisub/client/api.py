@@ -109,7 +109,7 @@ class Client:
         except asyncio.CancelledError:
             given_up.set()
             raise
-        return Run(spec.run_id, layout=self.layout, bus=self.bus)
+        return Run(spec.run_id, layout=self.layout, bus=self.bus, settings=self.settings)
 
     def run(self, run_id: str) -> Run:
         """Return a run by its id, or by a prefix that fits one run of this session, else one of all.
@@ -118,7 +118,8 @@ class Client:
             UnknownRunError: There is none.
             AmbiguousIdError: There are several.
         """
-        return Run(find_run(self.layout, run_id, session_id=self.session_id), layout=self.layout, bus=self.bus)
+        found = find_run(self.layout, run_id, session_id=self.session_id)
+        return Run(found, layout=self.layout, bus=self.bus, settings=self.settings)
 
     async def runs(self, *, include_finished: bool = False) -> list[RunView]:
         """Return this session's runs, newest first."""

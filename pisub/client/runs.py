@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from pisub.client.bus import Bus
+from pisub.client.interrupting import request_interrupt
 from pisub.client.output import whole_output
+from pisub.client.recovering import recover as recover_message
+from pisub.client.resuming import ResumeRequest, submit_resume
+from pisub.client.spawn import launch_submitted
+from pisub.client.steering import is_settled, mode_named, read_receipt, send_message
 from pisub.client.stopping import (
     FORCE_AFTER_S,
     GIVE_UP_AFTER_S,
@@ -24,20 +29,27 @@ from pisub.client.stopping import (
 from pisub.client.views import current_view, process_of
 from pisub.client.wakes import Wakes
 from pisub.clock import SystemClock
+from pisub.config import Settings, load_settings
 from pisub.errors import PisubError, RunFailedError, WaitTimeoutError
+from pisub.launchers.local import LocalLauncher
 from pisub.process import ProcessIdentity
+from pisub.protocol.limits import STEER_PATIENCE_S
 from pisub.protocol.runs import InboxChanged, InboxRead, RunState, runner_address
 from pisub.record.journal import JournalReader
 from pisub.record.layout import Layout
 from pisub.record.lock import is_held
 from pisub.record.model import JournalEvent, RunResult
 from pisub.record.reader import RunView
+from pisub.runs.receipts import Receipt
+from pisub.runs.steering import Mode
 
 #: Files are read again after this long without a message: with a bus it is only the safety net.
 _REREAD_S: Final = 1.0
 _REREAD_WITHOUT_BUS_S: Final = 0.25
 #: A stopping runner has this long to say that it read its inbox.
 _ACKNOWLEDGE_S: Final = 1.0
+#: A sender looks this often for a child's word (contract, runs 4.3).
+_RECEIPT_POLL_S: Final = 0.05
 #: Lines that a runner writes between its terminal status and its exit are waited for this long.
 _LAST_LINES_S: Final = 2.0
 
@@ -49,10 +61,13 @@ class Run:
         id: The run's id.
     """
 
-    def __init__(self, run_id: str, *, layout: Layout, bus: Bus | None = None) -> None:
+    def __init__(
+        self, run_id: str, *, layout: Layout, bus: Bus | None = None, settings: Settings | None = None
+    ) -> None:
         self.id = run_id
         self._layout = layout
         self._bus = bus
+        self._settings = settings
         self._clock = SystemClock()
 
     def __repr__(self) -> str:
@@ -132,12 +147,117 @@ class Run:
         await asyncio.to_thread(
             request_stop, self._layout, self.id, source="a program", reason=reason, now_ms=self._clock.wall_ms()
         )
-        await self._wake_runner(view)
+        await self.wake(view)
         grace_s = stop_grace_s(view)
         with contextlib.suppress(WaitTimeoutError):
             return await self.result(grace_s + FORCE_AFTER_S)
         await asyncio.to_thread(force_end, self._layout, await self.view(), now_ms=self._clock.wall_ms())
         return await self.result(GIVE_UP_AFTER_S - FORCE_AFTER_S)
+
+    async def interrupt(self, reason: str = "") -> RunResult:
+        """Have the run pause, and wait until it has ended: as ``paused``, and ``resume`` goes on with it.
+
+        After an accepted stop or deadline it does nothing; a run that ends by itself first keeps that end. The result
+        says what it was.
+
+        Raises:
+            RefusedError: The run does not work now, or its agent is a program. Nothing was changed.
+            WaitTimeoutError: The runner did not obey in time. The request stands.
+        """
+        view = await self.view()
+        now_ms = self._clock.wall_ms()
+        await asyncio.to_thread(request_interrupt, self._layout, view, source="a program", reason=reason, now_ms=now_ms)
+        await self.wake(view)
+        return await self.result(stop_grace_s(view) + GIVE_UP_AFTER_S)
+
+    async def steer(
+        self,
+        message: str,
+        mode: str | Mode = Mode.STEER,
+        *,
+        request_id: str | None = None,
+        recover: bool = False,
+        patience_s: float = STEER_PATIENCE_S,
+    ) -> Receipt:
+        """Send a message to the run's agent while it works, and wait a moment for its word.
+
+        Delivered is what the agent took. A receipt with state ``pending`` is no failure: the agent has not looked yet,
+        and the message stays where it will find it; ``failed`` means that it never will. Cancellation takes nothing
+        back.
+
+        Args:
+            message: At most 128 KiB of UTF-8.
+            mode: ``steer`` reaches the agent in the middle of its work, ``follow_up`` after this turn, ``auto`` not
+                in the middle of a turn and else at once.
+            request_id: Makes the call safe to repeat: one id is delivered once.
+            recover: Where there is no word in time, pause the run and go on with it in a new one that is told the
+                message (``receipt.replacement_run_id``). Never set it for a request of somebody else's.
+            patience_s: How long to wait for a word.
+
+        Raises:
+            RefusedError: The run is over, or its agent takes no messages at all.
+            InvalidArgumentError: The message, the id or the mode breaks a bound.
+        """
+        view, request = await asyncio.to_thread(
+            send_message,
+            self._layout,
+            self.id,
+            message,
+            now_ms=self._clock.wall_ms(),
+            mode=mode_named(mode),
+            request_id=request_id,
+            source="a program",
+        )
+        await self.wake(view)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while True:
+            receipt = await asyncio.to_thread(
+                read_receipt, self._layout, self.id, request, now_ms=self._clock.wall_ms()
+            )
+            if is_settled(receipt):
+                return receipt
+            if loop.time() >= deadline:
+                return await recover_message(self, self._layout, request) if recover else receipt
+            await asyncio.sleep(_RECEIPT_POLL_S)
+
+    async def resume(
+        self,
+        message: str,
+        *,
+        answers: Mapping[str, str] | None = None,
+        attached: bool = False,
+        environ: Mapping[str, str] | None = None,
+    ) -> Run:
+        """Go on with a run that has ended: a new run of the same agent, with this one's session. Returns it at once.
+
+        Args:
+            message: What the agent is told (``child.resume_message``).
+            answers: To questions that this run got no answer to, by the question's text: asked again, they are
+                answered at once and without a host.
+            attached: Whether the new run ends with this process.
+            environ: The new run's whole environment; None is this process's.
+
+        Raises:
+            RefusedError: It goes on, was stopped, has no session or no work time left, or another run goes on with it.
+            LaunchError: The runner could not be started. The new run is recorded as failed.
+        """
+        settings = load_settings() if self._settings is None else self._settings
+        request = ResumeRequest(
+            run_id=self.id,
+            message=message,
+            answers=tuple((answers or {}).items()),
+            attached=attached,
+            environ=environ,
+        )
+
+        def submit_and_launch() -> str:
+            submission = submit_resume(settings, self._layout, request)
+            launch_submitted(self._layout, submission, LocalLauncher(settings))
+            return submission.spec.run_id
+
+        run_id = await asyncio.to_thread(submit_and_launch)
+        return Run(run_id, layout=self._layout, bus=self._bus, settings=self._settings)
 
     async def process(self) -> ProcessIdentity | None:
         """Return the runner's process; None while it has not started."""
@@ -146,7 +266,7 @@ class Run:
     def _wakes(self) -> Wakes:
         return Wakes(self.id, bus=self._bus, reread_s=_REREAD_WITHOUT_BUS_S if self._bus is None else _REREAD_S)
 
-    async def _wake_runner(self, view: RunView) -> None:
+    async def wake(self, view: RunView) -> None:
         """Tell the runner by message that its inbox changed, else by signal. It reads it by itself, only later."""
         if self._bus is not None and self._bus.is_connected:
             # Not connected yet, or no longer: whatever the answer is, the signal reaches it as well.

@@ -211,7 +211,7 @@ def write_ack(paths: RunPaths, ack: SteerAck) -> None:
     directory = paths.steer_acks / str(ack.index)
     make_dir(paths.steer_acks)
     make_dir(directory)
-    stem = f"{ack.ts:013d}-{_RANK[ack.state]}-{_encoded(ack.request_id)}"
+    stem = f"{ack.ts:013d}-{_RANK[ack.state]}-{encoded_id(ack.request_id)}"
     data = encode_record(ack)
     for suffix in range(_MAX_SUFFIXES):
         path = directory / (f"{stem}.json" if not suffix else f"{stem}.{suffix}.json")
@@ -222,7 +222,7 @@ def write_ack(paths: RunPaths, ack: SteerAck) -> None:
 
 def read_acks(paths: RunPaths, request_id: str, index: int = 0) -> list[Ack]:
     """Read what a child said about a request: by time, then queued, delivered, failed."""
-    mark = f"-{_encoded(request_id)}."
+    mark = f"-{encoded_id(request_id)}."
     return [
         Ack(state=ack.state, at=ack.ts, text=ack.message)
         for ack in _acks(paths, index, mark)
@@ -261,7 +261,7 @@ def is_inbox_closed(paths: RunPaths) -> bool:
 
 def request_name(request: SteerRequest) -> str:
     """Return the name of a request's file, which any id can have."""
-    return f"{request.ts:013d}-{_encoded(request.id)}.json"
+    return f"{request.ts:013d}-{encoded_id(request.id)}.json"
 
 
 def _refuse_closed(paths: RunPaths) -> None:
@@ -294,7 +294,7 @@ def _read(path: Path, kind: type[T]) -> T | None:
         return None
 
 
-def _encoded(request_id: str) -> str:
+def encoded_id(request_id: str) -> str:
     """Return an id as a part of a file name: base64url, or a digest where that is too long for a name."""
     data = request_id.encode()
     text = base64.urlsafe_b64encode(data).rstrip(b"=").decode()

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given
-from hypothesis import strategies
+from hypothesis import given, strategies
 
 from pisub.protocol.limits import MAX_FOLLOW_UPS
 from pisub.runs import steering as st

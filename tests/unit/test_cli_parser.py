@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pisub.cli.commands.answer import chosen_value
+from pisub.asking import chosen_value
 from pisub.cli.parser import COMMANDS, CommandLineError, build_parser
 from pisub.cli.select import inbox_session
 from pisub.errors import InvalidArgumentError

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from pisub.asking import chosen_value
 from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
@@ -15,9 +16,8 @@ from pisub.cli.select import read_value
 from pisub.client.stopping import wake_by_signal
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import InvalidArgumentError, UnknownRunError
-from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted, Question
-from pisub.protocol.limits import MAX_ANSWER_CHARS
+from pisub.errors import UnknownRunError
+from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted
 from pisub.protocol.runs import runner_address
 from pisub.record.layout import Layout
 from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome
@@ -57,29 +57,6 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     else:
         console.result(_in_words(won))
     return Exit.OK
-
-
-def chosen_value(question: Question, text: str) -> str:
-    """Return the answer that a text means: an option by its text or its number, or the text where any will do.
-
-    Raises:
-        InvalidArgumentError: It is no option, empty, or too long.
-    """
-    if not text.strip():
-        raise InvalidArgumentError("An empty text is no answer: use `pisub decline` to give none.", field="value")
-    if not question.options:
-        if len(text) > MAX_ANSWER_CHARS:
-            raise InvalidArgumentError(f"An answer has at most {MAX_ANSWER_CHARS} characters.", field="value")
-        return text
-    if text in question.options:
-        return text
-    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(question.options):
-        return question.options[int(text) - 1]
-    alike = [option for option in question.options if option.casefold() == text.strip().casefold()]
-    if len(alike) == 1:
-        return alike[0]
-    known = ", ".join(f"{at}) {safe_line(option)}" for at, option in enumerate(question.options, start=1))
-    raise InvalidArgumentError(f"{text[:80]!r} is no option of this question. There are: {known}.", field="value")
 
 
 def _post(settings: Settings, layout: Layout, record: AskRecord, number: int) -> None:

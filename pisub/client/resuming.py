@@ -1,0 +1,257 @@
+"""Going on with a run that has ended: a new run of the same agent, with the session of the old one.
+
+Owns the refusals, in their order, and the claim that keeps two from going on with one run at once. No loop, no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, assert_never
+
+import msgspec
+
+from pisub.agents.definition import snapshot
+from pisub.agents.discovery import discover
+from pisub.agents.trust import require_trust
+from pisub.asking import chosen_value
+from pisub.client.spawn import Submission, launch_message, parent_run
+from pisub.client.views import current_view
+from pisub.clock import SystemClock
+from pisub.config import Settings
+from pisub.errors import InvalidArgumentError, LockBusyError, RecordError, RefusedError, UnknownRunError
+from pisub.ids import new_id
+from pisub.process import own_identity
+from pisub.protocol.checkpoint import Answer
+from pisub.protocol.limits import MAX_STEER_BYTES
+from pisub.protocol.runs import RunState
+from pisub.record.atomic import encode_record, exists, read_record, write_new
+from pisub.record.dirs import make_dir
+from pisub.record.layout import Layout
+from pisub.record.lock import RunLock
+from pisub.record.reader import RunView
+from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
+from pisub.record.submit import submit_run
+from pisub.record.unanswered import Unanswered, list_unanswered
+from pisub.runs.spec import AgentSnapshot, RunSpec
+from pisub.session_file import SessionAnswer
+from pisub.utf8 import is_utf8
+
+#: Another resume, or a reader's repair, holds the lock for milliseconds; who holds it longer is at work.
+_LOCK_WAIT_S: Final = 2.0
+
+
+class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller wants gone on with.
+
+    Attributes:
+        run_id: The run that has ended.
+        message: What its agent is told.
+        session_id: The caller's session, where only runs of that one may be resumed; None does not look.
+        answers: To questions that the run got no answer to: by the question's text, its number among them, or its id.
+        attached: Whether the new run ends with this process.
+        environ: The new run's whole environment; None is the caller's.
+    """
+
+    run_id: str
+    message: str
+    session_id: str | None = None
+    answers: Sequence[tuple[str, str]] = ()
+    attached: bool = False
+    environ: Mapping[str, str] | None = None
+
+
+def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) -> Submission:
+    """Check a request and write it down as a new run. Nothing is charged for it but the work time that was left.
+
+    Raises:
+        UnknownRunError: There is no such run, or it is another session's.
+        RecordCorruptError: Its spec or its session file does not parse.
+        UnsafePathError: Its session file is a symlink or no regular file.
+        RefusedError: It cannot be resumed; the code says why: ``run_stopped``, ``run_not_ended``, ``run_rejected``,
+            ``resume_unsupported``, ``session_missing``, ``agent_changed``, ``budget_exhausted``, ``depth_exceeded``,
+            ``session_in_use``.
+        LockBusyError: Another process works on its record.
+        InvalidArgumentError: The message or an answer is not allowed, or its directory is gone.
+        UntrustedProjectError: Its agent is a project's that nobody has trusted as it is now.
+    """
+    message = _checked_message(request.message)
+    source = current_view(layout, request.run_id, now_ms=SystemClock().wall_ms())
+    if request.session_id is not None and source.spec.session_id != request.session_id:
+        raise UnknownRunError(f"There is no run {request.run_id} in this session.")
+    check_resumable(source)
+    read_session(layout.run(source.run_id))
+    agent = _agent_now(settings, source.spec)
+    if not Path(source.spec.cwd).is_dir():
+        raise InvalidArgumentError(f"The run's working directory {source.spec.cwd} does not exist.", field="cwd")
+    spec = _spec(settings, layout, source, agent, message, attached=request.attached)
+    answers = match_answers(list_unanswered(layout, source.run_id), request.answers)
+    at = spec.submitted_at
+    given = tuple(
+        SessionAnswer(question=each.question, answer=Answer(value=value, by="resume", at=at)) for each, value in answers
+    )
+    layout.prepare()
+    paths = layout.run(source.run_id)
+    lock = RunLock.acquire(paths.lock, wait_s=_LOCK_WAIT_S)
+    if lock is None:
+        raise LockBusyError(f"Run {source.run_id} is being worked on by another process: try again in a moment.")
+    with lock:
+        _claim(layout, source.run_id, spec)
+        # Read under the lock: who removes old runs takes it too.
+        earlier, _ = read_session(paths)
+        make_dir(layout.run(spec.run_id).dir, fsync=layout.fsync)
+        continue_session(layout.run(spec.run_id), spec, earlier, answers=given)
+        submit_run(layout, spec)
+    return Submission(spec=spec, message=launch_message(settings, spec, request.environ), needs_launch=True)
+
+
+def check_resumable(source: RunView) -> None:
+    """Pass for a run whose end allows it.
+
+    Raises:
+        RefusedError: It was stopped (``run_stopped``), goes on (``run_not_ended``), or its agent keeps no session here
+            (``resume_unsupported``).
+    """
+    match source.state:
+        case RunState.STOPPED:
+            raise RefusedError(
+                f"Run {source.run_id} was stopped, and what was stopped is not gone on with: run its agent again.",
+                code="run_stopped",
+            )
+        case RunState.RUNNING | RunState.QUEUED:
+            raise RefusedError(
+                f"Run {source.run_id} is {source.state}: tell its agent with `pisub steer`, or interrupt it first.",
+                code="run_not_ended",
+            )
+        case RunState.REJECTED:
+            raise RefusedError(f"Run {source.run_id} was rejected: it has nothing to go on with.", code="run_rejected")
+        case RunState.COMPLETE | RunState.FAILED | RunState.PAUSED:
+            pass
+        case _:
+            assert_never(source.state)
+    if source.spec.agent.runner.type == "external-cli":
+        raise RefusedError(
+            f"Agent {source.spec.agent.name} is a program (external-cli), which keeps no session: run it again.",
+            code="resume_unsupported",
+        )
+
+
+def match_answers(unanswered: Sequence[Unanswered], answers: Sequence[tuple[str, str]]) -> list[tuple[Unanswered, str]]:
+    """Return which question each answer is for, and the value that it means.
+
+    Raises:
+        InvalidArgumentError: It names none of them, or two name one, or the value is no answer to it.
+    """
+    found: dict[str, tuple[Unanswered, str]] = {}
+    for name, text in answers:
+        each = _question_named(unanswered, name)
+        if each.reference in found:
+            raise InvalidArgumentError(
+                f"Two answers are for the question {each.question.text[:80]!a}.", field="answers"
+            )
+        found[each.reference] = each, chosen_value(each.question, text)
+    return list(found.values())
+
+
+def remaining_ms(source: RunView) -> int | None:
+    """Return the work time that a run had left; None without a deadline."""
+    if source.spec.timeout_ms is None:
+        return None
+    left = None if source.status is None else source.status.remaining_ms
+    return source.spec.timeout_ms if left is None else left
+
+
+def _question_named(unanswered: Sequence[Unanswered], name: str) -> Unanswered:
+    for at, each in enumerate(unanswered, start=1):
+        if name in (str(at), each.question.text, each.reference):
+            return each
+    fits = [each for each in unanswered if len(name) >= 4 and each.reference.startswith(name.lower())]
+    if len(fits) == 1:
+        return fits[0]
+    listed = "; ".join(f"{at}) {each.question.text[:60]!a}" for at, each in enumerate(unanswered, start=1))
+    raise InvalidArgumentError(
+        f"{name[:80]!a} names none of the run's questions without an answer: {listed or 'there is none'}.",
+        field="answers",
+    )
+
+
+def _checked_message(message: str) -> str:
+    text = message.strip()
+    if not text or not is_utf8(text):
+        raise InvalidArgumentError("The message is empty, or no UTF-8: say what the agent should do.", field="message")
+    if len(text.encode()) > MAX_STEER_BYTES:
+        raise InvalidArgumentError(f"The message has more than {MAX_STEER_BYTES} bytes.", field="message")
+    return text
+
+
+def _agent_now(settings: Settings, spec: RunSpec) -> AgentSnapshot:
+    """Return the agent as it is now and may run, with no right that it did not have then."""
+    definition = discover(settings, Path(spec.cwd)).get(spec.agent.name)
+    require_trust(settings, definition)
+    found = snapshot(definition)
+    if found.runner.type != spec.agent.runner.type:
+        raise RefusedError(
+            f"Agent {spec.agent.name} was {spec.agent.runner.type} and is {found.runner.type} now: run it afresh.",
+            code="agent_changed",
+        )
+    return msgspec.structs.replace(found, can_ask=found.can_ask and spec.agent.can_ask)
+
+
+def _spec(
+    settings: Settings, layout: Layout, source: RunView, agent: AgentSnapshot, message: str, *, attached: bool
+) -> RunSpec:
+    left = remaining_ms(source)
+    if left is not None and left <= 0:
+        raise RefusedError(
+            f"Run {source.run_id} used up its work time: there is none left to go on with.", code="budget_exhausted"
+        )
+    parent = parent_run(layout)
+    depth = source.spec.depth if parent is None else max(source.spec.depth, parent.spec.depth + 1)
+    if depth > settings.max_depth:
+        raise RefusedError(
+            f"The run would be at depth {depth}; the limit (max_depth) is {settings.max_depth}.", code="depth_exceeded"
+        )
+    process = own_identity()
+    return msgspec.structs.replace(
+        source.spec,
+        run_id=new_id(),
+        agent=agent,
+        submitter=process,
+        submitted_at=SystemClock().wall_ms(),
+        attached_to=process if attached else None,
+        depth=depth,
+        timeout_ms=left,
+        resumed_from=source.run_id,
+        resume_message=message,
+    )
+
+
+def _claim(layout: Layout, source_id: str, spec: RunSpec) -> None:
+    """Say that this run is gone on with; its lock is held.
+
+    Raises:
+        RefusedError: Another run goes on with it, and has not ended.
+    """
+    paths = layout.run(source_id)
+    number = 1
+    while exists(paths.resumed(number)):
+        number += 1
+    last = read_record(paths.resumed(number - 1), ResumeClaim) if number > 1 else None
+    if last is not None and _is_live(layout, last.run_id):
+        raise RefusedError(
+            f"Run {source_id} is being gone on with by run {last.run_id} (claimed by process {last.pid}): wait for "
+            "that one, or steer it.",
+            code="session_in_use",
+        )
+    claim = ResumeClaim(
+        source_run_id=source_id, run_id=spec.run_id, claimed_at=spec.submitted_at, pid=spec.submitter.pid
+    )
+    if not write_new(paths.resumed(number), encode_record(claim), fsync=False):
+        raise RecordError(f"{paths.resumed(number)} was made by somebody without the run's lock.")
+
+
+def _is_live(layout: Layout, run_id: str) -> bool:
+    try:
+        return not current_view(layout, run_id, now_ms=SystemClock().wall_ms()).state.is_terminal
+    except UnknownRunError:
+        return False  # whoever claimed it died before the run was submitted, or it was removed since
