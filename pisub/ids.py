@@ -36,6 +36,14 @@ def new_id(*, at_ms: int | None = None) -> str:
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -5, -5))
 
 
+def time_of(checked_id: str) -> int:
+    """Return the Unix time in milliseconds at which an id says that it was made."""
+    number = 0
+    for character in checked_id[:10]:
+        number = number << 5 | _ALPHABET.index(character)
+    return number
+
+
 def is_id(text: str) -> bool:
     """Tell whether a text is a whole, well-formed id."""
     return _ID.fullmatch(text) is not None

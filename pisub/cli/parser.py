@@ -58,6 +58,21 @@ def seconds(text: str) -> float:
     return value
 
 
+_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def age_ms(text: str) -> int:
+    """Read an age: a whole number and a unit, as in ``30d``, ``12h``, ``45m``, ``90s``; returned in milliseconds.
+
+    Raises:
+        argparse.ArgumentTypeError: It is none.
+    """
+    number, unit = text[:-1], text[-1:]
+    if unit not in _UNITS_MS or not number.isascii() or not number.isdigit() or len(number) > 6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an age: give a whole number and s, m, h or d, as in 30d")
+    return int(number) * _UNITS_MS[unit]
+
+
 def _json(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON with a schemaVersion")
 
@@ -140,6 +155,20 @@ def _stop(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _prune(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--older-than", metavar="AGE", type=age_ms, default=30 * 86_400_000, help="as in 30d, the default, or 12h"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would go, and why the rest stays")
+    parser.add_argument(
+        "--undelivered", action="store_true", help="also runs whose end no host has handled (see `pisub host`)"
+    )
+    parser.add_argument(
+        "--reap", action="store_true", help="remove the files of what was set aside at once, not a day later"
+    )
+    _json(parser)
+
+
 def _questions(parser: argparse.ArgumentParser) -> None:
     _session(parser, "only questions of this session")
     _json(parser)
@@ -201,6 +230,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("result", "result", "print a run's result", _show),
     Command("wait", "wait", "wait until runs have ended", _wait),
     Command("stop", "stop", "stop a run and everything that it started", _stop),
+    Command("prune", "prune", "remove runs that ended long ago", _prune),
     Command("questions", "questions", "list open questions", _questions),
     Command("answer", "answer", "answer a question", _answer),
     Command("decline", "answer", "say that a question will not be answered", _decline),

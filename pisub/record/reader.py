@@ -19,6 +19,7 @@ from pisub.record.liveness import run_liveness
 from pisub.record.lock import is_held
 from pisub.record.model import ProcessTerminalProof, RunResult, RunStatus, Started
 from pisub.record.pairs import READINGS, Reading, StatusFile, Verdict
+from pisub.record.tombstones import tombstone
 from pisub.runs.spec import RunSpec
 
 #: A commit passes its states in order, so three looks see an allowed one unless the files are damaged.
@@ -76,7 +77,7 @@ def read_run(layout: Layout, run_id: str) -> RunView:
 
     Raises:
         InvalidIdError: ``run_id`` is not an id; nothing was touched.
-        UnknownRunError: No such run was submitted.
+        UnknownRunError: No such run was submitted; ``code`` is ``gone`` where it was removed as old.
         RecordCorruptError: A file of it is whole but does not parse; the message names it.
         UnsafePathError: A file or directory of it is a symlink or another user's.
     """
@@ -113,7 +114,7 @@ def read_files(layout: Layout, paths: RunPaths) -> RunFiles:
     check_dir(layout.runs)
     spec = read_record(paths.spec, RunSpec)
     if spec is None:
-        raise UnknownRunError(f"There is no run {paths.run_id} (see `pisub ps -a`).")
+        raise _no_run(layout, paths.run_id)
     if spec.run_id != paths.run_id:
         raise RecordCorruptError(f"{paths.spec} is the spec of run {spec.run_id[:40]!a}: it was moved or copied.")
     files = _look(paths, spec)
@@ -177,7 +178,7 @@ def find_run(layout: Layout, text: str, *, session_id: str | None = None) -> str
     prefix = check_prefix(text)
     if is_id(prefix):
         if not exists(layout.run(prefix).spec):
-            raise UnknownRunError(f"There is no run {prefix} (see `pisub ps -a`).")
+            raise _no_run(layout, prefix)
         return prefix
     places = [layout.runs] if session_id is None else [layout.session(session_id).runs, layout.runs]
     for place in places:
@@ -193,6 +194,12 @@ def find_run(layout: Layout, text: str, *, session_id: str | None = None) -> str
                 f"{prefix} begins {len(fits)} run ids: give more of it.", candidates=tuple(fits[-_MAX_CANDIDATES:])
             )
     raise UnknownRunError(f"No run id begins with {prefix} (see `pisub ps -a`).")
+
+
+def _no_run(layout: Layout, run_id: str) -> UnknownRunError:
+    if exists(tombstone(layout, run_id)):
+        return UnknownRunError(f"Run {run_id} was removed, for it ended long ago (`pisub prune`).", code="gone")
+    return UnknownRunError(f"There is no run {run_id} (see `pisub ps -a`).")
 
 
 def as_problem(what: str, error: PisubError | OSError) -> PisubError:

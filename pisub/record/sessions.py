@@ -25,6 +25,8 @@ from pisub.record.submit import prepare_session
 _GENERATION = re.compile(r"[0-9A-Za-z_-]{1,96}", re.ASCII)
 _HOST = re.compile(r"host\.([1-9][0-9]{0,17})\.json", re.ASCII)
 _SUFFIX = ".json"
+#: So many files of earlier hosts stay, for people.
+_KEPT_HOSTS = 16
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,8 +181,12 @@ def claim_host_record(layout: Layout, session_id: str, identity: ProcessIdentity
     while True:
         record = HostRecord(session_id=session_id, number=number, process=identity)
         if write_new(session.host(number), encode_record(record), fsync=False):
-            return number
-        number += 1
+            # One that found a lower number free found one that was forgotten: it is not the last.
+            if _last_number(session) == number:
+                _forget_hosts(session, before=number - _KEPT_HOSTS)
+                return number
+            remove(session.host(number))
+        number = max(number, _last_number(session)) + 1
 
 
 def last_host(layout: Layout, session_id: str) -> tuple[int, ProcessIdentity] | None:
@@ -201,6 +207,14 @@ def last_host(layout: Layout, session_id: str) -> tuple[int, ProcessIdentity] | 
         # A power cut tore the file, so its process did not survive: an identity of no boot of this machine is dead.
         return number, ProcessIdentity(pid=0, machine_id=machine_id(), boot_id="torn")
     return None if record is None else (number, record.process)
+
+
+def _forget_hosts(session: SessionPaths, *, before: int) -> None:
+    """Remove the files of hosts of long ago. Only the last one's is ever read."""
+    for name in list_names(session.hosts):
+        match = _HOST.fullmatch(name)
+        if match is not None and int(match[1]) < before:
+            remove(session.hosts / name)
 
 
 def _last_number(session: SessionPaths) -> int:

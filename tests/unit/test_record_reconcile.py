@@ -113,7 +113,7 @@ def test_a_commit_cut_off_after_any_step_is_finished_to_the_same_files(layout: L
     view = reconcile(layout, spec.run_id, now_ms=LATER_MS)
     after = files_of(layout.root)
     journal = f"runs/{spec.run_id}/events.jsonl"
-    was_closed = step in (CommitStep.JOURNAL, CommitStep.ASKS, CommitStep.COMPLETION, CommitStep.MARKER_REMOVED)
+    was_closed = step not in (CommitStep.PENDING, CommitStep.STATUS, CommitStep.RESULT, CommitStep.PENDING_REMOVED)
     assert types(layout, spec) == ["subagent.run.completed" if was_closed else "subagent.run.repaired_stale"]
     assert {**after, journal: b""} == {**whole, journal: b""}
     assert (view.state, view.needs_reconcile) == (RunState.COMPLETE, False)
