@@ -163,12 +163,22 @@ async def killed(settings: Settings, pauses: Sequence[float], *, calls: int, run
                 before = await _names(bus)
                 began = time.monotonic()
                 await asyncio.to_thread(_kill, settings, pause_s)
-                await bus.call(DOER, Do(key=f"back:{number}"), Did, timeout_s=_LOST_AFTER_S, idempotent=True)
+                await _first_answer(bus, number)
                 told.back_after_ms.append(round((time.monotonic() - began - pause_s) * 1000))
                 await _see_all_back(bus, before, number, told)
             await lanes.end()
     _count_deeds(deeds.read_text().split(), lanes, told)
     return told
+
+
+async def _first_answer(bus: Bus, number: int) -> None:
+    while True:
+        try:
+            await bus.call(DOER, Do(key=f"back:{number}"), Did, timeout_s=_LOST_AFTER_S, idempotent=True)
+        except (NotDeliveredError, OutcomeUnknownError):  # the doer is not back yet
+            await asyncio.sleep(0.02)
+        else:
+            return
 
 
 def _kill(settings: Settings, pause_s: float) -> None:
@@ -278,7 +288,11 @@ async def _see_all_back(bus: Bus, before: tuple[set[str], set[tuple[str, str, st
         await asyncio.sleep(0.05)
         names, roles = await _names(bus)
         bus.publish(TOPIC, News(number=number), priority=Priority.TERMINAL)
-        came = await bus.call(LISTENER, WhatCame(), Came, timeout_s=_LOST_AFTER_S, idempotent=True)
+        try:
+            came = await bus.call(LISTENER, WhatCame(), Came, timeout_s=_LOST_AFTER_S, idempotent=True)
+        except (NotDeliveredError, OutcomeUnknownError):
+            missing = [LISTENER]
+            continue
         missing = [*(before[0] - names), *(before[1] - roles)]
         if number not in came.numbers:
             missing.append(f"the subscription to {TOPIC}")

@@ -17,8 +17,8 @@ from pisub.protocol.session import TRACE_TOPIC, Envelope, Traced
 from .peers import Peer
 from .state import State
 
-#: Envelopes in one message: 64 of the longest are some 150 KB.
-_CHUNK: Final = 64
+#: Envelopes in one message: 24 of the longest are some 55 KB, and must fit into a body.
+_CHUNK: Final = 24
 
 
 class Tracing:

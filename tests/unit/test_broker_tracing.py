@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pisub.protocol import codec
-from pisub.protocol.delivery import Kind, Priority
+from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import (
     TRACE_TOPIC,
     Authority,
@@ -121,6 +121,15 @@ def test_a_tracer_that_does_not_keep_up_is_told_how_much_it_missed(world: World)
     assert len(traced(tracer)) + missed >= 5_001
 
 
+def test_the_longest_envelopes_still_fit(world: World) -> None:
+    tracer = world.join("tracer", subscriptions=(Subscription(topic=TRACE_TOPIC),))
+    a = world.join("a")
+    tracer.take()
+    frame = codec.pack(Header(kind=Kind.TELL, to="x" * 128, trace="t" * 1_850), b"!")
+    world.apply(world.core.handle_batch([(a.route, frame)] * 60, world.now))
+    assert [each.trace for each in traced(tracer)] == ["t" * 1_850] * 60
+
+
 def test_a_long_turn_is_told_in_messages_that_fit(world: World) -> None:
     tracer = world.join("tracer", subscriptions=(Subscription(topic=TRACE_TOPIC),))
     others = [world.join(f"a{number}") for number in range(200)]
@@ -131,4 +140,4 @@ def test_a_long_turn_is_told_in_messages_that_fit(world: World) -> None:
     world.core._leave("a test")
     world.advance(1.0)
     shown = [codec.decode(each.body, Traced) for each in tracer.take() if each.header.kind == Kind.PUBLISH]
-    assert [len(each.envelopes) for each in shown] == [64, 64, 64, 9]
+    assert [len(each.envelopes) for each in shown] == [24] * 8 + [9]
