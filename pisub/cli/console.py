@@ -56,6 +56,7 @@ class Console:
         self._out = out
         self._err = err
         self._use_color = use_color
+        self._may_color_results = use_color and out.isatty()
         self.is_json = is_json
         self.is_interactive = is_interactive
 
@@ -102,8 +103,12 @@ class Console:
             pass
 
     def style(self, text: str, name: str) -> str:
-        """Return a text in a colour, for standard error or a table, where colours are wanted."""
+        """Return a text in a colour, for standard error, where colours are wanted."""
         return f"\x1b[{_STYLES[name]}m{text}\x1b[0m" if self._use_color else text
+
+    def style_result(self, text: str, name: str) -> str:
+        """Return a text in a colour, for standard output: plain where that is a pipe or a file."""
+        return self.style(text, name) if self._may_color_results else text
 
     def error(self, message: str, hint: str = "") -> None:
         """Say in one line what went wrong, and in another what to do."""

@@ -10,7 +10,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext, Dialogs
@@ -33,14 +33,15 @@ class TerminalDialogs:
     """Asks in the terminal that this process has. An implementation of ``pisub.hosting.dialogs.Dialogs``.
 
     Esc dismisses the question at hand, and nothing else. Ctrl-C answers nothing: it is passed on as SIGINT,
-    and the program decides what that means. Where the terminal can do no more than print lines
-    (``TERM=dumb``), options are a numbered list and an empty line dismisses. ``NO_COLOR`` is heeded.
+    and the program decides what that means. A terminal that is closed answers nothing either: it interrupts
+    likewise, and the question stays open for whoever hosts the session next. Where the terminal can do no
+    more than print lines (``TERM=dumb``), options are a numbered list and an empty line dismisses. ``NO_COLOR`` is heeded.
 
     Args:
         input: Where keys come from; None is this process's terminal.
         output: Where is drawn; None is this process's terminal.
         settle_s: See ``SETTLE_S``.
-        interrupt: Called at Ctrl-C, instead of SIGINT to this process.
+        interrupt: Called at Ctrl-C and at the terminal's end, instead of SIGINT to this process.
 
     Raises:
         InvalidArgumentError: This process has no terminal.
@@ -84,12 +85,19 @@ class TerminalDialogs:
             if self._input is None and is_dumb_terminal():
                 from pisub.hosting.terminal_plain import PlainDialogs  # noqa: PLC0415  # see above
 
-                self._face = PlainDialogs.of_process()
+                self._face = PlainDialogs.of_process(self._interrupt)
             else:
                 from pisub.hosting.terminal_rich import RichDialogs  # noqa: PLC0415  # see above
 
                 self._face = RichDialogs(self._input, self._output, settle_s=self._settle_s, interrupt=self._interrupt)
         return self._face
+
+
+async def terminal_gone(interrupt: Callable[[], None]) -> NoReturn:
+    """Do what is left to do in a dialog whose terminal was closed: say so, and wait to be told to close."""
+    interrupt()
+    await asyncio.get_running_loop().create_future()
+    raise AssertionError  # nobody sets it: the wait ends by cancellation
 
 
 def header(context: DialogContext) -> str:

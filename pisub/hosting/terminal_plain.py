@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext
-from pisub.hosting.terminal import Countdown, closing, opening, reason_of
+from pisub.hosting.terminal import Countdown, closing, opening, reason_of, terminal_gone
 from pisub.hosting.text import visible
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 
@@ -25,14 +25,16 @@ class PlainDialogs:
     Args:
         descriptor: The terminal to read from. It must be one that a loop can watch.
         write: Prints a text and flushes it.
+        interrupt: Called at the end of the input.
     """
 
-    def __init__(self, descriptor: int, write: Callable[[str], None]) -> None:
+    def __init__(self, descriptor: int, write: Callable[[str], None], interrupt: Callable[[], None]) -> None:
         self._descriptor = descriptor
         self._write = write
+        self._interrupt = interrupt
 
     @classmethod
-    def of_process(cls) -> Self:
+    def of_process(cls, interrupt: Callable[[], None]) -> Self:
         """Use whichever standard streams are a terminal.
 
         Raises:
@@ -46,7 +48,7 @@ class PlainDialogs:
             stream.write(text)
             stream.flush()
 
-        return cls(sys.stdin.fileno(), write)
+        return cls(sys.stdin.fileno(), write, interrupt)
 
     async def select(self, title: str, options: Sequence[str], context: DialogContext) -> str | None:
         """Let the human choose by number."""
@@ -94,6 +96,8 @@ class PlainDialogs:
     async def _answer(self, check: Callable[[str], tuple[str | None, str]]) -> str | None:
         while True:
             line = await self._read_line()
+            if line is None:
+                await terminal_gone(self._interrupt)
             if not line.strip():
                 return None
             answer, problem = check(line)
@@ -101,10 +105,10 @@ class PlainDialogs:
                 return answer
             self._write(f"[{problem}] > ")
 
-    async def _read_line(self) -> str:
-        """Read up to a line feed; '' at the end of the input."""
+    async def _read_line(self) -> str | None:
+        """Read up to a line feed; None at the end of the input, where nothing was read before it."""
         loop = asyncio.get_running_loop()
-        line: asyncio.Future[str] = loop.create_future()
+        line: asyncio.Future[str | None] = loop.create_future()
         buffer = bytearray()
 
         def readable() -> None:
@@ -113,7 +117,9 @@ class PlainDialogs:
             except OSError:  # the terminal is gone: nobody can answer
                 data = b""
             buffer.extend(data)
-            if (not data or b"\n" in data) and not line.done():
+            if not data and not buffer and not line.done():
+                line.set_result(None)
+            elif (not data or b"\n" in data) and not line.done():
                 line.set_result(buffer.partition(b"\n")[0].decode("utf-8", "replace").rstrip("\r"))
 
         loop.add_reader(self._descriptor, readable)

@@ -19,9 +19,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.shortcuts import print_formatted_text
 from prompt_toolkit.styles import Style
 
-from pisub.errors import RefusedError
 from pisub.hosting.dialogs import DialogContext
-from pisub.hosting.terminal import Countdown, closing, opening, reason_of
+from pisub.hosting.terminal import Countdown, closing, opening, reason_of, terminal_gone
 from pisub.hosting.text import visible
 from pisub.protocol.limits import MAX_ANSWER_CHARS
 
@@ -71,6 +70,14 @@ class RichDialogs:
         return await self._ask(title, context, lambda dialog: _Field(dialog, placeholder))
 
     async def _ask(self, title: str, context: DialogContext, make: Callable[[_Dialog], _Choice | _Field]) -> str | None:
+        try:
+            return await self._drawn(title, context, make)
+        except (EOFError, OSError):  # nothing can be read from a closed terminal, or nothing written to it
+            await terminal_gone(self._interrupt)
+
+    async def _drawn(
+        self, title: str, context: DialogContext, make: Callable[[_Dialog], _Choice | _Field]
+    ) -> str | None:
         self._print(*opening(title, context))
         dialog = _Dialog(context, settle_s=self._settle_s, interrupt=self._interrupt)
         part = make(dialog)
@@ -90,8 +97,6 @@ class RichDialogs:
         except asyncio.CancelledError as error:
             self._print(("class:pisub.hint", closing(None, reason_of(error))))
             raise
-        except EOFError as error:
-            raise RefusedError("The terminal was closed: nobody can be asked in it.") from error
         self._print(("class:pisub.end" if answer is not None else "class:pisub.hint", closing(answer, "")))
         return answer
 

@@ -25,7 +25,7 @@ from tests.support.project import Project, make_project
 class Terminal:
     """A person at a terminal in which one command runs."""
 
-    def __init__(self, project: Project, *arguments: str) -> None:
+    def __init__(self, project: Project, *arguments: str, term: str = "xterm") -> None:
         self._master, self._slave = pty.openpty()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "pisub", *arguments],
@@ -33,7 +33,7 @@ class Terminal:
             stdin=self._slave,
             stdout=self._slave,
             stderr=self._slave,
-            env={**caller_environment(), "TERM": "xterm", "NO_COLOR": "1"},
+            env={**caller_environment(), "TERM": term, "NO_COLOR": "1"},
             start_new_session=True,
         )
         self._raw = b""
@@ -60,11 +60,17 @@ class Terminal:
         select.select([], [], [], after_s)
         os.write(self._master, keys.encode())
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        os.close(self._master)
+        self._master = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        os.close(self._master)
-        os.close(self._slave)
+        for each in (self._master, self._slave):
+            if each >= 0:
+                os.close(each)
 
 
 @pytest.fixture
@@ -76,8 +82,8 @@ def project(tmp_path: Path) -> Project:
 def terminal(project: Project) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
-    def start(*arguments: str) -> Terminal:
-        opened.append(Terminal(project, *arguments))
+    def start(*arguments: str, term: str = "xterm") -> Terminal:
+        opened.append(Terminal(project, *arguments, term=term))
         return opened[-1]
 
     yield start
@@ -133,6 +139,38 @@ def test_a_host_says_what_it_is_before_it_asks_and_ctrl_c_leaves_the_question_op
     questions = project.pisub("questions", "--json").json["questions"]
     assert [(each["runId"], each["number"]) for each in questions] == [(run_id, 1), (run_id, 2)]
     project.pisub("stop", run_id)
+
+
+@pytest.mark.parametrize(("term", "last"), [("xterm", "Enter chooses"), ("dumb", "(1-2)] > ")])
+def test_a_host_whose_terminal_is_closed_leaves_the_question_open(
+    terminal: Callable[..., Terminal], project: Project, term: str, last: str
+) -> None:
+    run_id = project.launch("ask")
+    hosting = terminal("host", term=term)
+    hosting.sees(last)
+    hosting.hang_up()
+    assert hosting.process.wait(HANG_S) == Exit.OK
+    questions = project.pisub("questions", "--json").json["questions"]
+    assert [(each["runId"], each["number"]) for each in questions] == [(run_id, 1), (run_id, 2)]
+    project.pisub("stop", run_id)
+
+
+def test_a_table_in_a_pipe_has_no_colours_though_the_terminal_may_have(project: Project) -> None:
+    project.pisub("wait", project.launch("echo"))
+    master, slave = pty.openpty()
+    try:
+        environ = {**caller_environment(), "TERM": "xterm"}
+        environ.pop("NO_COLOR", None)
+        for command in ("ps", "doctor"):
+            arguments = [sys.executable, "-m", "pisub", command, *(["-a"] if command == "ps" else [])]
+            done = subprocess.run(
+                arguments, cwd=project.root, stdin=slave, stdout=subprocess.PIPE, stderr=slave, env=environ, check=False
+            )
+            assert done.stdout
+            assert b"\x1b" not in done.stdout
+    finally:
+        os.close(master)
+        os.close(slave)
 
 
 def test_an_end_that_comes_while_a_dialog_is_open_is_shown_after_it(

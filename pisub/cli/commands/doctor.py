@@ -25,6 +25,6 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:  # 
     else:
         width = max(len(check.name) for check in checks)
         for check in checks:
-            outcome = console.style(check.outcome.ljust(8), _COLORS[check.outcome])
+            outcome = console.style_result(check.outcome.ljust(8), _COLORS[check.outcome])
             console.result(f"{outcome} {check.name.ljust(width)}  {check.detail}")
     return Exit.FAILED if has_failed else Exit.OK

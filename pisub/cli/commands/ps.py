@@ -54,7 +54,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 
 
 def _colored(console: Console, line: str, summary: RunSummary) -> str:
-    return line.replace(summary.state, console.style(summary.state, STATE_COLORS[summary.state]), 1)
+    return line.replace(summary.state, console.style_result(summary.state, STATE_COLORS[summary.state]), 1)
 
 
 def _all_ids(layout: Layout) -> list[str]:

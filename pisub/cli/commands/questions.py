@@ -83,7 +83,7 @@ def _question(record: AskRecord, number: int, prefix: str) -> OpenQuestion:
 def _block(console: Console, each: OpenQuestion, now_ms: int) -> str:
     who = safe_line(f"{each.agent} ({each.label})" if each.label else each.agent)
     lines = [
-        f"{console.style(each.id, 'bold')}  {who}, run {each.run_id}, {age(now_ms - each.asked_at)} ago",
+        f"{console.style_result(each.id, 'bold')}  {who}, run {each.run_id}, {age(now_ms - each.asked_at)} ago",
         *([f"  why: {safe_line(each.why)}"] if each.why else []),
         *(f"  {line}" for line in safe(each.text).split("\n")),
         *(f"    {at}) {safe_line(option)}" for at, option in enumerate(each.options, start=1)),

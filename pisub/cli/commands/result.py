@@ -14,6 +14,7 @@ from pisub.client.output import whole_output
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
 from pisub.config import Settings
+from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.model import RunResult
 
@@ -33,7 +34,10 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 
 def why(result: RunResult) -> str:
     """Return in one sentence why a run did not complete. The rest of a traceback is in ``pisub show``."""
-    return (result.error or "").strip().partition("\n")[0] or result.signal or result.reason or "no reason was recorded"
+    first = (result.error or "").strip().partition("\n")[0]
+    if result.state is RunState.STOPPED:  # what it says first is the state
+        first = first.removeprefix("Stopped: ")
+    return first or result.signal or result.reason or "no reason was recorded"
 
 
 def print_result(console: Console, layout: Layout, result: RunResult) -> Exit:
