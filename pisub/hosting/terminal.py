@@ -35,7 +35,8 @@ class TerminalDialogs:
     Esc dismisses the question at hand, and nothing else. Ctrl-C answers nothing: it is passed on as SIGINT,
     and the program decides what that means. A terminal that is closed answers nothing either: it interrupts
     likewise, and the question stays open for whoever hosts the session next. Where the terminal can do no
-    more than print lines (``TERM=dumb``), options are a numbered list and an empty line dismisses. ``NO_COLOR`` is heeded.
+    more than print lines (``TERM=dumb``), options are a numbered list and an empty line dismisses.
+    ``NO_COLOR`` is heeded.
 
     Args:
         input: Where keys come from; None is this process's terminal.
