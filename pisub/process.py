@@ -170,6 +170,17 @@ def is_being_reaped(identity: ProcessIdentity) -> bool:
     return parent is not None and parent.pid > 1 and parent.state not in _ZOMBIE_STATES | _STOPPED_STATES
 
 
+def is_suspended(identity: ProcessIdentity) -> bool:
+    """Tell whether a living process does nothing because it was stopped, as by SIGSTOP. False where nobody can tell."""
+    if liveness(identity) is not Liveness.ALIVE:
+        return False
+    try:
+        stat = read_stat(identity.pid)
+    except PermissionError:
+        return False
+    return stat is not None and stat.start_ticks == identity.start_ticks and stat.state in _STOPPED_STATES
+
+
 def open_pidfd(identity: ProcessIdentity) -> int | None:
     """Open a pidfd for exactly this process; None if it is gone. The caller closes it.
 

@@ -169,6 +169,42 @@ def _prune(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _steer(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    parser.add_argument("message", metavar="MESSAGE", help="what its agent is told; `-` reads standard input")
+    parser.add_argument(
+        "--mode",
+        choices=["steer", "follow_up", "auto"],
+        default="steer",
+        help="in the middle of its work (default), after this turn, or not into a turn and else at once",
+    )
+    parser.add_argument(
+        "--recover",
+        action="store_true",
+        help="where its agent does not look in time, pause the run and go on with it in a new one that is told",
+    )
+    _json(parser)
+
+
+def _interrupt(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
+    _json(parser)
+
+
+def _resume(parser: argparse.ArgumentParser) -> None:
+    _run_id(parser)
+    parser.add_argument("message", metavar="MESSAGE", help="what its agent is told; `-` reads standard input")
+    parser.add_argument(
+        "--answer",
+        metavar="Q=V",
+        action="append",
+        default=[],
+        help="an answer to a question that the run got none to; Q is its number or id in `pisub show`, or its text",
+    )
+    _json(parser)
+
+
 def _questions(parser: argparse.ArgumentParser) -> None:
     _session(parser, "only questions of this session")
     _json(parser)
@@ -230,6 +266,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("result", "result", "print a run's result", _show),
     Command("wait", "wait", "wait until runs have ended", _wait),
     Command("stop", "stop", "stop a run and everything that it started", _stop),
+    Command("steer", "steer", "send a working run's agent a message", _steer),
+    Command("interrupt", "interrupt", "pause a run, so that it can be resumed", _interrupt),
+    Command("resume", "resume", "go on with a run that has ended", _resume),
     Command("prune", "prune", "remove runs that ended long ago", _prune),
     Command("questions", "questions", "list open questions", _questions),
     Command("answer", "answer", "answer a question", _answer),

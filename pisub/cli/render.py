@@ -92,7 +92,7 @@ def runs_table(summaries: Sequence[RunSummary], prefixes: dict[str, str], *, now
             safe_line(each.label, width=24) or "-",
             "-" if each.pid is None else str(each.pid),
             str(each.open_questions or "-"),
-            safe_line(each.activity or each.reason or "", width=60) or "-",
+            safe_line(activity_words(each, now_ms=now_ms) or each.reason or "", width=60) or "-",
         )
         for each in summaries
     ]
@@ -107,6 +107,13 @@ def state_words(summary: RunSummary, *, now_ms: int) -> str:
     return f"unknown, last seen {age(now_ms - seen)} ago"
 
 
+def activity_words(summary: RunSummary, *, now_ms: int) -> str:
+    """Return what a live run does, with how long already; '' where there is nothing to say."""
+    if not summary.activity or summary.activity_since is None:
+        return summary.activity
+    return f"{summary.activity}, {age(now_ms - summary.activity_since)}"
+
+
 def event_text(event: JournalEvent) -> str | None:
     """Return what an event tells a person, on one or more lines; None for one that tells nothing new."""
     family, _, kind = event.type.removeprefix("subagent.").partition(".")
@@ -118,6 +125,8 @@ def event_text(event: JournalEvent) -> str | None:
             return _tool_text(kind, data)
         case "ask":
             return _ask_text(kind, data)
+        case "steer":
+            return _steer_text(kind, data)
         case "artifact":
             return f"wrote {safe_line(str(data.get('path', '?')))} ({data.get('bytes', '?')} bytes)"
         case "run":
@@ -149,6 +158,16 @@ def _ask_text(kind: str, data: dict[str, Any]) -> str:
         return f"? {safe_line(str(data.get('status', kind)))}"
     count = data.get("count", 1)
     return f"? asks you {count} question{'' if count == 1 else 's'}"
+
+
+def _steer_text(kind: str, data: dict[str, Any]) -> str | None:
+    match kind:
+        case "requested":
+            return f"✉ {safe_line(str(data.get('preview', '')))}"
+        case "failed":
+            return f"✉ not delivered: {safe_line(str(data.get('reason', '')))}"
+        case _:
+            return f"✉ {kind}"
 
 
 def _run_text(kind: str, data: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from argparse import Namespace
 from typing import Any
 
@@ -9,15 +10,17 @@ import msgspec
 
 from pisub.cli.console import Console, safe, safe_line
 from pisub.cli.exits import Exit
-from pisub.cli.render import duration, moment, state_words
+from pisub.cli.render import activity_words, age, duration, moment, state_words
 from pisub.cli.select import pick_run
 from pisub.cli.summary import count_open, summarize
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
 from pisub.config import Settings
+from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.questions import list_open_asks
 from pisub.record.reader import RunView
+from pisub.record.unanswered import list_unanswered
 
 #: More of a task than this is cut for people; ``--json`` has it whole.
 _TASK_CHARS = 2_000
@@ -35,12 +38,39 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         document: dict[str, Any] = msgspec.to_builtins(view)
         console.json("run", {**document, "state": view.state, "openQuestions": questions, "runDir": str(paths.dir)})
         return Exit.OK
-    pairs = _facts(view, paths, questions, now_ms)
+    pairs = [*_facts(view, paths, questions, now_ms), *_unanswered(layout, view)]
     width = max(len(name) for name, _ in pairs)
     console.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs))
     task = view.spec.task
     console.result(f"\n{safe(task[:_TASK_CHARS])}{'…' if len(task) > _TASK_CHARS else ''}")
     return Exit.OK
+
+
+def _heard_of(view: RunView, paths: RunPaths, now_ms: int) -> str:
+    """Return how long ago a live run's child reported anything. The journal's own time is newer than the status."""
+    if view.state.is_terminal or view.status is None:
+        return ""
+    at = view.status.last_activity_at or view.status.started_at
+    with contextlib.suppress(OSError):
+        at = max(at, round(paths.events.stat().st_mtime * 1000))
+    return f"{age(now_ms - at)} ago"
+
+
+def _messages(view: RunView) -> str:
+    ledger = None if view.status is None else view.status.steering
+    if ledger is None:
+        return ""
+    return f"{ledger.total} sent, {ledger.delivered} delivered, {ledger.failed} failed"
+
+
+def _unanswered(layout: Layout, view: RunView) -> list[tuple[str, str]]:
+    """Return the questions that a run which can be resumed got no answer to."""
+    if not view.state.is_terminal or view.state is RunState.STOPPED:
+        return []
+    return [
+        (f"unanswered {at}", f"{each.reference}  {safe_line(each.question.text, width=100)}")
+        for at, each in enumerate(list_unanswered(layout, view.run_id), start=1)
+    ]
 
 
 def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[tuple[str, str]]:
@@ -59,11 +89,16 @@ def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[
         ("took", "" if result is None else duration(result.duration_ms)),
         ("waited for you", duration(result.waiting_for_human_ms) if result and result.waiting_for_human_ms else ""),
         ("process", "" if summary.pid is None else str(summary.pid)),
-        ("does", safe_line(summary.activity)),
+        ("does", safe_line(activity_words(summary, now_ms=now_ms))),
+        ("last heard of", _heard_of(view, paths, now_ms)),
+        ("tools used", str(summary.tool_count or "")),
+        ("messages", _messages(view)),
         ("open questions", str(questions or "")),
         ("reason", summary.reason or ""),
         ("error", "\n  ".join(safe(summary.error or "").split("\n"))),
         ("parent", spec.parent_run_id or ""),
+        ("resumed from", spec.resumed_from or ""),
+        ("told", safe_line(spec.resume_message, width=200)),
         ("files", str(paths.dir)),
         *(("artifact", str(paths.dir / each)) for each in (() if result is None else result.artifacts)),
     ]
