@@ -155,7 +155,7 @@ export class Client {
     this.#isDialling = false;
     if (this.#phase === "closed") return;
     const socket = new Dealer({
-      immediate: true, reconnectInterval: 20, linger: 0, sendTimeout: 0,
+      immediate: false, reconnectInterval: 20, linger: 0, sendTimeout: 0,
       sendHighWaterMark: HIGH_WATER_MARK, receiveHighWaterMark: HIGH_WATER_MARK,
     });
     this.#socket = socket;

@@ -38,8 +38,8 @@ class Dealer:
     ``on_message(stamp, frame)`` is called for every message, ``on_room()`` whenever frames may fit again; it sends what
     waits and returns whether some still does. Both run on the loop's thread and must not raise.
 
-    Delivery: with ``ZMQ_IMMEDIATE`` nothing is accepted while there is no connection, so nothing can reach a new
-    broker ahead of the Hello. What was accepted and not yet read by the broker when it dies is lost.
+    Delivery: what was accepted and not yet read by the broker when it dies is lost. What libzmq still holds then goes
+    to the next broker ahead of the Hello, which drops it and says so (``hello_first``).
     """
 
     def __init__(
@@ -63,7 +63,9 @@ class Dealer:
         self.is_quiet = True
         self._socket: zmq.Socket[bytes] = context.socket(zmq.DEALER)
         for option, value in (
-            (zmq.IMMEDIATE, 1),
+            # With IMMEDIATE=1 libzmq takes the pipe of a broken connection away between two frames of one message,
+            # where the 100th receive happens to be its second, and aborts the process (fq.cpp, "!_more").
+            (zmq.IMMEDIATE, 0),
             (zmq.RECONNECT_IVL, _RECONNECT_MS),
             (zmq.SNDHWM, high_water_mark),
             (zmq.RCVHWM, high_water_mark),
