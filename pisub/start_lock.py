@@ -41,21 +41,23 @@ class StartLock:
         self._since = time.monotonic()
         self._pause = _FIRST_LOOK_S
         self._descriptor = -1
-        self._is_mine = False
+        self._has_failed = False
 
     def take(self) -> bool:
         """Try to take the turn, without waiting. True also where it is no use to wait for it any longer."""
-        if self._descriptor < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                self._descriptor = os.open(self._path, flags, PRIVATE_FILE)
-            except OSError:  # a directory where no file can be made is the broker's to complain of
-                return True
+        if self._descriptor >= 0:
+            return True
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = os.open(self._path, flags, PRIVATE_FILE)
+        except OSError:  # a directory where no file can be made is the broker's to complain of
+            return True
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            os.close(descriptor)
             return time.monotonic() - self._since >= PATIENCE_S
-        self._is_mine = True
+        self._descriptor = descriptor
         return True
 
     def pause(self) -> None:
@@ -74,27 +76,24 @@ class StartLock:
         return failed.message if failed.at > self._since else None
 
     def leave_failure(self, message: str) -> None:
-        """Tell those who wait that starting again would fail again."""
+        """Tell those who wait that starting again would fail again. The next start that succeeds removes it."""
         if self._descriptor < 0:
             return
+        self._has_failed = True
         data = msgspec.json.encode(_Failed(at=time.monotonic(), message=message[: _MAX_BYTES // 8]))
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, data, 0)
 
     def release(self) -> None:
-        """Let the next one have its turn. Idempotent.
-
-        The file goes with it. Who waits has it open and still gets its turn; who comes later makes another.
-        """
+        """Let the next one have its turn. Idempotent."""
         if self._descriptor < 0:
             return
-        if self._is_mine and _is_file(self._path, self._descriptor):
+        if not self._has_failed and _is_file(self._path, self._descriptor):
             with contextlib.suppress(OSError):
                 self._path.unlink()
         os.close(self._descriptor)
         self._descriptor = -1
-        self._is_mine = False
 
     def __enter__(self) -> Self:
         return self
