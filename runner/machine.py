@@ -282,6 +282,8 @@ class Machine:
 
     def _is_stronger(self, event: ev.EndRequested) -> bool:
         """Stop beats interrupt; after a stop or a timeout was accepted, nothing else is."""
+        if event.cause is ev.Cause.INTERRUPT and self._settled is not None:
+            return False  # the child has ended: there is nothing left to pause
         held = 0 if self._request is None else _RANK[self._request.cause]
         if held >= _RANK[ev.Cause.TIMEOUT]:
             return False
