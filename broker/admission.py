@@ -50,7 +50,7 @@ class Admission:
         self._state.accepted[accepted.route] = accepted
         self._state.strangers[accepted.route] = Stranger(accepted, now)
 
-    def hello(self, route: bytes, header: Header, body: memoryview, now: float) -> None:
+    def hello(self, route: bytes, header: Header, body: bytes, now: float) -> None:
         """Let the other end of a connection in, or tell it why not."""
         state = self._state
         accepted = state.accepted.get(route)

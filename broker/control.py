@@ -49,7 +49,7 @@ class Control:
         self._leave = leave
         self.rates = Rates(state, state.started_at)
 
-    def handle(self, peer: Peer, header: Header, body: memoryview, now: float) -> None:
+    def handle(self, peer: Peer, header: Header, body: bytes, now: float) -> None:
         """Do what one CONTROL frame asks, and answer it."""
         state = self._state
         try:

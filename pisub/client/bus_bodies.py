@@ -72,14 +72,14 @@ class Bodies:
         self._kept_bytes += len(data)
         return codec.encode(reference), Flag.REFERENCE
 
-    def resolve(self, body: memoryview) -> memoryview:
+    def resolve(self, body: bytes) -> bytes:
         """Return the body that came by a file; an empty one, which no message is, where it is not there any more."""
         try:
             if self._directory is None:
-                return memoryview(b"")
-            return memoryview(read_body(self._directory, codec.decode(body, BodyReference)))
+                return b""
+            return read_body(self._directory, codec.decode(body, BodyReference))
         except PisubError:
-            return memoryview(b"")
+            return b""
 
     def forget(self, body: bytes) -> None:
         """What stands for a body was sent, and is not wanted any more."""

@@ -60,7 +60,7 @@ class Callee:
         self._spawn = spawn
         self._report = report
 
-    def receive(self, sender: Sender, header: Header, body: memoryview, dropped: int, now: float) -> bool:
+    def receive(self, sender: Sender, header: Header, body: bytes, dropped: int, now: float) -> bool:
         """Take a CALL, TELL, PUBLISH or DONE. False when nobody here could use it."""
         kind = header.kind
         if kind == Kind.CALL:
@@ -73,11 +73,11 @@ class Callee:
             return self._handlers.publish(incoming) or bool(header.to and self._handlers.tell(body, sender))
         return self._on_arrived(sender, body)
 
-    def observe(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+    def observe(self, sender: Sender, header: Header, body: bytes, dropped: int) -> bool:
         """Show an answer that has a topic to its observers. False when there are none."""
         return self._handlers.publish(Incoming(header.topic, header.scope, sender, body, dropped))
 
-    def _on_arrived(self, sender: Sender, body: memoryview) -> bool:
+    def _on_arrived(self, sender: Sender, body: bytes) -> bool:
         try:
             ids = decode(body, Arrived).message_ids
         except ProtocolError:
@@ -85,7 +85,7 @@ class Callee:
         self._core.answers.forget(sender.address, sender.incarnation, ids)
         return True
 
-    def _on_call(self, sender: Sender, header: Header, body: memoryview, now: float) -> None:
+    def _on_call(self, sender: Sender, header: Header, body: bytes, now: float) -> None:
         key = (sender.address, sender.incarnation, header.message_id)
         seen = self._core.answers.begin(key, ttl_ms=header.ttl_ms, now=now)
         if seen is Seen.RUNNING:

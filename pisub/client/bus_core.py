@@ -100,7 +100,7 @@ class BusCore:
         """The broker granted or queued a claim. Tell whether this made the client the holder."""
         return self._claims.claimed(answer)
 
-    def note_answer(self, call: PendingCall, body: memoryview) -> list[Effect]:
+    def note_answer(self, call: PendingCall, body: bytes) -> list[Effect]:
         """The broker answered a claim. A holder is told of a role that was claimed again, not of its own first claim.
 
         Raises:

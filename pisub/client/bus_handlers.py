@@ -51,7 +51,7 @@ class KindTable(Generic[H]):
         """Return the handler of a kind."""
         return self._handlers.get(kind)
 
-    def decode(self, body: memoryview) -> tuple[Message, H] | None:
+    def decode(self, body: bytes) -> tuple[Message, H] | None:
         """Decode a body as one of the kinds, with its handler; None when no handler takes this type.
 
         Raises:
@@ -135,7 +135,7 @@ class Handlers:
 
     # Handing over. -------------------------------------------------------------------------------------------
 
-    def tell(self, body: memoryview, sender: Sender) -> bool:
+    def tell(self, body: bytes, sender: Sender) -> bool:
         """Hand over a message that wants no reply. False when nobody takes it."""
         try:
             found = self._tells.decode(body)

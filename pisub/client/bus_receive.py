@@ -42,10 +42,10 @@ class Receiver:
         ignored: Messages that nobody here could use: malformed, late, or of a kind without a handler.
     """
 
-    def __init__(self, core: BusCore, callee: Callee, answer: Callable[[PendingCall, memoryview], None]) -> None:
+    def __init__(self, core: BusCore, callee: Callee, answer: Callable[[PendingCall, bytes], None]) -> None:
         self.ignored = 0
         #: Finds the body that a message stands for. The shell knows where.
-        self.resolve: Callable[[memoryview], memoryview] = lambda body: body
+        self.resolve: Callable[[bytes], bytes] = lambda body: body
         self._core = core
         self._callee = callee
         self._answer = answer
@@ -99,7 +99,7 @@ class Receiver:
             self._core.calls.note_life(address, incarnation)
         return known
 
-    def _is_for_another(self, sender: Sender, header: Header, body: memoryview, dropped: int) -> bool:
+    def _is_for_another(self, sender: Sender, header: Header, body: bytes, dropped: int) -> bool:
         """Show an answer on a topic to those here who observe it; tell whether it answers another client's call.
 
         Ids are each client's own: a copy of another's answer must not end a call of ours that has the same one.
@@ -111,7 +111,7 @@ class Receiver:
 
     # Answers of peers. ---------------------------------------------------------------------------------------
 
-    def _on_answer(self, callee: str, header: Header, body: memoryview) -> Sequence[Effect]:
+    def _on_answer(self, callee: str, header: Header, body: bytes) -> Sequence[Effect]:
         if header.kind == Kind.REPLY:
             call = self._close(header.correlation_id)
             if call is not None:
@@ -140,7 +140,7 @@ class Receiver:
 
     # The broker's own. ---------------------------------------------------------------------------------------
 
-    def _on_broker(self, stamp: Stamp, header: Header, body: memoryview, now: float) -> Sequence[Effect]:
+    def _on_broker(self, stamp: Stamp, header: Header, body: bytes, now: float) -> Sequence[Effect]:
         core, number = self._core, header.correlation_id
         # What the last broker said of calls and claims: they were put to this one again.
         is_stale = core.phase is Phase.ONLINE and stamp.epoch != core.epoch
@@ -170,7 +170,7 @@ class Receiver:
             self.ignored += 1
         return effects
 
-    def _on_own_reply(self, message_id: int, body: memoryview) -> Sequence[Effect]:
+    def _on_own_reply(self, message_id: int, body: bytes) -> Sequence[Effect]:
         core = self._core
         call = core.calls.close(message_id)
         if call is None:
@@ -206,7 +206,7 @@ class Receiver:
                 assert_never(message)
 
 
-def _failure(body: memoryview) -> Failure:
+def _failure(body: bytes) -> Failure:
     try:
         return decode(body, Failure)
     except ProtocolError as error:

@@ -112,7 +112,7 @@ class BusShell:
         timeout_s: float | None,
         is_repeatable: bool,
         claim: Claim | None = None,
-    ) -> memoryview:
+    ) -> bytes:
         """Send a CALL or CONTROL and wait for the body of its reply. A cancelled one is forgotten here.
 
         Raises:
@@ -121,7 +121,7 @@ class BusShell:
         if self.is_closing:
             raise ClientClosedError("The bus is closed.")
         frame = pack(header, body)
-        waiter: asyncio.Future[memoryview] = self.loop.create_future()
+        waiter: asyncio.Future[bytes] = self.loop.create_future()
         deadline = None if timeout_s is None else self.loop.time() + timeout_s
         call = PendingCall(header, body, waiter, deadline, is_repeatable=is_repeatable)
         if claim is not None:
@@ -302,7 +302,7 @@ class BusShell:
         self._arm()
 
 
-def _answer(call: PendingCall, body: memoryview) -> None:
+def _answer(call: PendingCall, body: bytes) -> None:
     waiter = call.waiter
     if not waiter.done():  # its task was cancelled, and has not run since
         waiter.set_result(body)

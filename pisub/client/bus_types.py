@@ -57,7 +57,7 @@ class Incoming(msgspec.Struct, frozen=True):
     topic: str
     scope: str
     sender: Sender
-    body: memoryview
+    body: bytes
     dropped: int = 0
 
     def decode(self, kind: type[T]) -> T:

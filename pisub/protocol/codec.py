@@ -34,7 +34,7 @@ PeerMessage = checkpoint.CheckpointMessage | runs.RunMessage | session.Failure
 
 
 @functools.cache
-def _decoder(kind: Hashable) -> Callable[[bytes | memoryview], Any]:
+def _decoder(kind: Hashable) -> Callable[[bytes], Any]:
     return msgspec.msgpack.Decoder(kind).decode
 
 
@@ -55,13 +55,18 @@ def pack(header: Header, body: bytes = b"") -> bytes:
     return b"".join((_PRELUDE, len(head).to_bytes(2, "big"), head, body))
 
 
-def unpack(frame: bytes) -> tuple[Header, memoryview]:
+def unpack(frame: bytes) -> tuple[Header, bytes]:
     """Split a frame into its header and its undecoded body.
+
+    The body is copied: at the usual few hundred bytes that is cheaper than a view of it, here and in every later step.
 
     Raises:
         FrameTooLargeError: Over the bound.
         ProtocolError: Not a frame of this protocol's version.
     """
+    peeked = peek_header(frame)
+    if peeked is not None:
+        return peeked, frame[PRELUDE_BYTES + frame[5] :]
     size = len(frame)
     if size > MAX_FRAME_BYTES:
         raise FrameTooLargeError(f"A frame of {size} bytes exceeds {MAX_FRAME_BYTES}.")
@@ -74,7 +79,7 @@ def unpack(frame: bytes) -> tuple[Header, memoryview]:
         header = _decode_header(frame[PRELUDE_BYTES:end])  # to copy 30 bytes is cheaper than to make a view of them
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ProtocolError(f"The header does not decode: {error}") from error
-    return header, memoryview(frame)[end:]
+    return header, frame[end:]
 
 
 def peek_header(frame: bytes) -> Header | None:
@@ -131,7 +136,7 @@ def encode(message: Message) -> bytes:
     return body
 
 
-def decode(body: bytes | memoryview, kind: type[T]) -> T:
+def decode(body: bytes, kind: type[T]) -> T:
     """Decode a body as ``kind``: a Message class, or a union of them told apart by their tags.
 
     Raises:
@@ -160,7 +165,7 @@ _SIZED: Final = {0xC4: (1, 0), 0xC5: (2, 0), 0xC6: (4, 0), 0xC7: (1, 1), 0xC8: (
 _COUNTED: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 
 
-def check_depth(body: bytes | memoryview, limit: int = MAX_BODY_DEPTH) -> None:
+def check_depth(body: bytes, limit: int = MAX_BODY_DEPTH) -> None:
     """Refuse a msgpack value that nests deeper than ``limit``, without decoding and without recursion.
 
     A body with fewer bytes that could open a container than ``limit`` cannot be too deep: one pass in C decides
@@ -169,10 +174,9 @@ def check_depth(body: bytes | memoryview, limit: int = MAX_BODY_DEPTH) -> None:
     Raises:
         NestingTooDeepError: It does.
     """
-    data = bytes(body)
-    if len(data.translate(None, _NOT_OPENERS)) <= limit:
+    if len(body.translate(None, _NOT_OPENERS)) <= limit:
         return
-    size, at = len(data), 0
+    data, size, at = body, len(body), 0
     open_items: list[int] = []
     while at < size:
         first = data[at]

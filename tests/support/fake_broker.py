@@ -36,7 +36,7 @@ from pisub.protocol.session import (
 class Received(msgspec.Struct, frozen=True):
     route: bytes
     header: Header
-    body: memoryview
+    body: bytes
 
 
 class FakeBroker:

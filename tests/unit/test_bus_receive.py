@@ -76,7 +76,7 @@ class Client:
         message = Welcome(wire_version=0, address="me", epoch=epoch, broker=broker, authority=31, roles=roles)
         return self.gets(Kind.WELCOME, message, epoch=epoch, correlation_id=hello_id)
 
-    def sends(self) -> list[tuple[Header, memoryview]]:
+    def sends(self) -> list[tuple[Header, bytes]]:
         sent: list[bytes] = []
         self.core.drain(lambda frame: sent.append(frame) is None)
         return [unpack(frame) for frame in sent]

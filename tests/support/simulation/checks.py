@@ -103,7 +103,7 @@ class Checks:
         if isinstance(record.outcome, NotDeliveredError):
             self.fail(f"call {key} was not delivered, and then ran in {node.name}")
 
-    def call_ended(self, record: CallRecord, result: memoryview | None, error: PisubError | None) -> None:
+    def call_ended(self, record: CallRecord, result: bytes | None, error: PisubError | None) -> None:
         key = record.key
         if record.outcome is not None:
             self.fail(f"call {key} ended twice")

@@ -60,10 +60,10 @@ class Waiter:
         self.node = node
         self.then = then
         self.is_done = False
-        self.result: memoryview | None = None
+        self.result: bytes | None = None
         self.error: PisubError | None = None
 
-    def set(self, result: memoryview | None, error: PisubError | None) -> None:
+    def set(self, result: bytes | None, error: PisubError | None) -> None:
         if self.is_done:
             self.node.world.checks.fail("a call ended twice")
         self.is_done, self.result, self.error = True, result, error

@@ -11,7 +11,7 @@ from pisub.protocol.delivery import Header, Kind
 _KINDS = {value: name for name, value in vars(Kind).items() if isinstance(value, int)}
 
 
-def described(header: Header, body: memoryview) -> str:
+def described(header: Header, body: bytes) -> str:
     """Return a frame as a line."""
     content: dict[str, Any] = dict(msgspec.msgpack.decode(body)) if body else {}
     content.pop("process", None)
