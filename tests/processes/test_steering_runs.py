@@ -152,3 +152,77 @@ def test_a_message_to_a_run_that_is_being_stopped_fails(settings: Settings, tmp_
     acks = read_acks(process.paths, request.id)
     assert [(ack.state, ack.text) for ack in acks] == [(AckState.FAILED, CLOSED)]
     assert isinstance(acks[0], Ack)
+
+
+SLEEPER = """
+    import asyncio
+    async def main(child):
+        child.log("ready")
+        await asyncio.sleep(600)
+"""
+
+
+def test_an_interrupt_pauses_and_leaves_a_session_to_go_on_with(settings: Settings, tmp_path: Path) -> None:
+    process = start(settings, tmp_path, SLEEPER)
+    process.request("interrupt", by_signal=signal.SIGUSR2)
+    result = process.wait()
+    assert (result.state, result.success, result.exit_code, result.reason) == (RunState.PAUSED, False, 0, "interrupt")
+    assert result.session_file == str(process.paths.session)
+    status = process.status()
+    assert status is not None
+    assert (status.state, status.steps[0].status, status.remaining_ms is not None) == (RunState.PAUSED, "paused", True)
+    assert process.event_types()[-3:] == ["subagent.run.paused", "subagent.step.paused", "subagent.run.completed"]
+
+
+def test_of_a_stop_and_an_interrupt_in_one_inbox_the_stop_counts_and_both_are_taken(
+    settings: Settings, tmp_path: Path
+) -> None:
+    process = start(settings, tmp_path, SLEEPER)
+    process.request("interrupt")
+    process.request("stop", by_signal=signal.SIGUSR2)
+    assert process.wait().state is RunState.STOPPED
+    assert "subagent.run.paused" not in process.event_types()
+    assert not process.paths.request("interrupt").exists()
+    assert not process.paths.request("stop").exists()
+
+
+def test_an_interrupt_after_an_accepted_stop_does_nothing(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import time
+        def main(child):
+            child.log("ready")
+            time.sleep(600)
+    """
+    process = start(settings, tmp_path, source)
+    process.request("stop", by_signal=signal.SIGUSR2)
+    eventually(lambda: process.paths.accepted("stop").exists(), what="the stop is taken")
+    process.request("interrupt", by_signal=signal.SIGUSR2)
+    assert process.wait().state is RunState.STOPPED
+    assert "subagent.run.paused" not in process.event_types()
+
+
+def test_tools_that_fail_in_a_row_are_shown_as_in_need_of_attention(settings: Settings, tmp_path: Path) -> None:
+    source = """
+        import asyncio, contextlib
+        async def main(child):
+            for _ in range(3):
+                with contextlib.suppress(ValueError), child.tool("try"):
+                    raise ValueError
+            child.log("ready")
+            await asyncio.sleep(600)
+    """
+    process = start(settings, tmp_path, source)
+
+    def is_noted() -> bool:
+        status = process.status()
+        return status is not None and (status.activity_state, status.activity_reason, status.tool_count) == (
+            "needs_attention",
+            "tool_failures",
+            3,
+        )
+
+    eventually(is_noted, what="the status says that tools fail")
+    process.request("stop", by_signal=signal.SIGUSR2)
+    process.wait()
+    noted = [event.data for event in process.events() if event.type == "subagent.control"]
+    assert [(each["activityState"], each["reason"]) for each in noted] == [("needs_attention", "tool_failures")]
