@@ -4,7 +4,7 @@ Owns the order and the times. No sockets, no clock, and nothing of what waits fo
 
 Nothing says which pipe of a ROUTER has room again, but the socket's descriptor wakes whoever waits for it when one has.
 So a peer that took something lately is *lively*: it is tried at every turn of the loop, a few of them each time. One
-that has not is tried ever more seldom, by the clock.
+that has not is tried ever more seldom, by the clock, and when the loop woke without a message: it may be the one.
 """
 
 from __future__ import annotations
@@ -55,8 +55,13 @@ class Retries:
         self._lively.pop(route, None)
         self._pausing.pop(route, None)
 
-    def due(self, now: float) -> list[bytes]:
-        """Return whom to try now; say ``took``, ``refused`` or ``forget`` of each."""
+    def due(self, now: float, *, is_woken: bool = False) -> list[bytes]:
+        """Return whom to try now; say ``took``, ``refused`` or ``forget`` of each.
+
+        Args:
+            now: Monotonic time.
+            is_woken: Whether the loop woke, and there was no message.
+        """
         found = list(itertools.islice(self._lively, LIVELY_A_TURN))
         self._lively_due = now + LIVELY_PAUSE_S if len(found) == len(self._lively) else now
         heap = self._by_due
@@ -65,6 +70,9 @@ class Retries:
             pause = self._pausing.get(route)
             if pause is not None and pause.due == at:
                 found.append(route)
+        if is_woken:
+            others = (route for route in self._pausing if route not in found)
+            found += itertools.islice(others, max(0, LIVELY_A_TURN - len(found)))
         return found
 
     def took(self, route: bytes, now: float, *, has_room: bool) -> None:
@@ -81,7 +89,10 @@ class Retries:
         if since is not None and now < since + LIVELY_S:
             self._lively[route] = since  # behind the others
             return
-        pause = self._pausing.get(route)
+        pause = self._pausing.pop(route, None)
+        if pause is not None and now < pause.due:
+            self._pausing[route] = pause  # tried early, and behind the others now
+            return
         length_s = MIN_PAUSE_S if pause is None else min(2 * pause.length_s, MAX_PAUSE_S)
         self._pausing[route] = _Pause(length_s, now + length_s)
         heapq.heappush(self._by_due, (now + length_s, route))

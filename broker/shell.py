@@ -96,7 +96,7 @@ class Shell:
         if now >= self._core.next_deadline():
             self._apply(self._core.tick(now), now)
         if self._retries:
-            self._retry(now)
+            self._retry(now, is_woken=not items and odd is None)
         if now >= self._check_at:
             self._check_at = now + DISPLACED_CHECK_S
             if self._singleton.is_displaced():
@@ -193,8 +193,8 @@ class Shell:
     def _handle_failed(self, failed: list[SendFailed], now: float) -> None:
         self._apply(self._core.sends_failed(failed, now), now)
 
-    def _retry(self, now: float) -> None:
-        for route in self._retries.due(now):
+    def _retry(self, now: float, *, is_woken: bool) -> None:
+        for route in self._retries.due(now, is_woken=is_woken):
             self._send_queued(route, now)
 
     def _send_queued(self, route: bytes, now: float) -> None:

@@ -75,3 +75,18 @@ def test_a_full_pipe_that_is_known_changes_nothing() -> None:
     retries.refused(b"a", 2.0)
     retries.add(b"a", 2.0)
     assert (len(retries), retries.due(2.0)) == (1, [])
+
+
+def test_a_loop_that_woke_without_a_message_tries_those_too_that_pause() -> None:
+    retries = Retries()
+    routes = [bytes([number]) for number in range(LIVELY_A_TURN + 2)]
+    for route in routes:
+        retries.add(route, 1.0)
+        retries.refused(route, 2.0)
+    due = retries.next_due
+    assert retries.due(2.0) == []
+    first = retries.due(2.0, is_woken=True)
+    for route in first:
+        retries.refused(route, 2.0)
+    assert (first, retries.due(2.0, is_woken=True)[:2]) == (routes[:LIVELY_A_TURN], routes[LIVELY_A_TURN:])
+    assert retries.next_due == due, "to be tried early makes no pause longer"
