@@ -29,7 +29,7 @@ from pisub.record.reader import RunView, find_run
 from pisub.runs.spec import OnNoHost
 
 if TYPE_CHECKING:
-    from pisub.hosting.completions import CompletionHandler
+    from pisub.hosting.completions import CompletionHandler, CompletionsHandler
     from pisub.hosting.session import HostSession
 
 
@@ -185,6 +185,7 @@ async def host(
     dialogs: Dialogs | None = None,
     on_completion: CompletionHandler | None = None,
     *,
+    on_completions: CompletionsHandler | None = None,
     wait: bool = False,
     settings: Settings | None = None,
     **overrides: Any,
@@ -196,16 +197,21 @@ async def host(
         dialogs: How to ask the human; None asks in this terminal.
         on_completion: Called once for each end of a run of the session; again, marked ``redelivered``, only where an
             earlier host died during the call.
+        on_completions: Called with groups of ends instead: each failure at once and alone, successes that come close
+            together in one group, which says that it is quiet.
         wait: Whether to wait for one's turn where the session has a host already.
         settings: Instead of reading them.
         **overrides: Single settings, by field name.
 
     Raises:
+        InvalidArgumentError: Both handlers were given.
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
     from pisub.hosting.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
 
+    if on_completion is not None and on_completions is not None:
+        raise InvalidArgumentError("Give on_completion or on_completions, not both.", field="on_completions")
     if dialogs is None:
         from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
@@ -214,6 +220,8 @@ async def host(
         host_session = HostSession(client.bus, client.layout, client.settings, client.session_id, dialogs)
         if on_completion is not None:
             host_session.on_completion(on_completion)
+        if on_completions is not None:
+            host_session.on_completions(on_completions)
         await host_session.start(wait=wait)
         try:
             yield Host(client, host_session)

@@ -1,4 +1,4 @@
-"""The ends of a session's runs: brought to the host's handler, each once, whoever noticed them first.
+"""The ends of a session's runs: brought to the host's handler, each once or in groups, whoever noticed them first.
 
 Messages only wake this; the outbox on disk is what is delivered. It looks again every few seconds and after every gap
 in the connection, so a lost message delays an end and loses none. A watch on its address notices a run's death.
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+import msgspec
 
 from pisub.client.bus import Bus
 from pisub.clock import Clock
 from pisub.errors import PisubError
+from pisub.hosting.batching import Batcher, BatchTimes
 from pisub.hosting.desk import Report
-from pisub.protocol.runs import runner_address
+from pisub.protocol.runs import RunState, runner_address
 from pisub.protocol.session import GoneReason, Terminated
 from pisub.record.layout import Layout
 from pisub.record.model import Completion
@@ -24,11 +27,29 @@ from pisub.record.reader import list_runs
 from pisub.record.sessions import Delivery, Outbox
 from pisub.runs.reconcile import reconcile_all
 
+T = TypeVar("T")
+
 #: The outbox is read at least this often, whatever was or was not heard.
 REREAD_S: Final = 5.0
 
 #: Called with each end. It may be a coroutine function. What it raises is reported, and the end goes to the next host.
 CompletionHandler = Callable[[Delivery], Awaitable[None] | None]
+
+
+class CompletionGroup(msgspec.Struct, frozen=True):
+    """Ends that are told together.
+
+    Attributes:
+        deliveries: In the order of ending.
+        is_quiet: All are plain successes: no need to interrupt anybody.
+    """
+
+    deliveries: tuple[Delivery, ...]
+    is_quiet: bool
+
+
+#: Called with each group of ends; as ``CompletionHandler`` otherwise.
+CompletionsHandler = Callable[[CompletionGroup], Awaitable[None] | None]
 
 
 class Completions:
@@ -53,8 +74,27 @@ class Completions:
         self._watched: set[str] = set()
         #: Ends that this host has taken, done or not: it never takes one twice.
         self._taken: set[str] = set()
-        #: The handler; None leaves every end in the outbox, for a host that has one.
-        self.handler: CompletionHandler | None = None
+        #: Ends that wait for others to be told with them; not taken yet.
+        self._batcher: Batcher[Completion] = Batcher()
+        #: Whoever is told of the ends; None leaves every end in the outbox, for a host that has somebody.
+        self._handler: CompletionsHandler | None = None
+
+    def tell_each(self, handler: CompletionHandler) -> None:
+        """Have a handler called with each end by itself, at once."""
+
+        async def tell(group: CompletionGroup) -> None:
+            for delivery in group.deliveries:
+                await _call(handler, delivery)
+
+        self._batcher = Batcher(BatchTimes(is_enabled=False))
+        self._handler = tell
+        self.wake()
+
+    def tell_groups(self, handler: CompletionsHandler, times: BatchTimes) -> None:
+        """Have a handler called with groups: a failure at once and alone, successes held for each other."""
+        self._batcher = Batcher(times)
+        self._handler = handler
+        self.wake()
 
     def start(self, generation: str) -> None:
         """Begin delivering. ``generation`` names this host in the ledger, for ever."""
@@ -103,14 +143,21 @@ class Completions:
     async def _deliver_all(self, generation: str) -> None:
         outbox: Outbox | None = None
         while not self._is_stopping:
-            await self._has_news.wait()
-            self._has_news.clear()
+            await self._wait_for_news()
             try:
                 if outbox is None:
                     outbox = await asyncio.to_thread(Outbox, self._layout, self._session_id)
                 await self._drain(outbox, generation)
             except (PisubError, OSError) as error:
                 self._report("The session's completions could not be read.", error)
+
+    async def _wait_for_news(self) -> None:
+        due = self._batcher.next_deadline()
+        left_s = None if due is None else max(0.0, due - self._clock.monotonic())
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                await self._has_news.wait()
+        self._has_news.clear()
 
     def _reconcile(self) -> None:
         reconcile_all(self._layout, now_ms=self._clock.wall_ms(), session_id=self._session_id)
@@ -133,35 +180,49 @@ class Completions:
             self.wake()
 
     async def _drain(self, outbox: Outbox, generation: str) -> None:
-        if self.handler is None:
+        if self._handler is None:
             return
+        held = {each.delivery_key for each in self._batcher.held}
         for completion in await asyncio.to_thread(outbox.pending):
+            if completion.delivery_key not in self._taken | held:
+                is_success = completion.state is RunState.COMPLETE
+                for group in self._batcher.add(completion, self._clock.monotonic(), is_success=is_success):
+                    await self._tell(outbox, generation, group.items, is_quiet=group.is_quiet)
+        for group in self._batcher.tick(self._clock.monotonic()):
+            await self._tell(outbox, generation, group.items, is_quiet=group.is_quiet)
+
+    async def _tell(
+        self, outbox: Outbox, generation: str, completions: Sequence[Completion], *, is_quiet: bool
+    ) -> None:
+        """Take a group in the ledger, have it handled, and say that it is done."""
+        deliveries: list[Delivery] = []
+        for completion in completions:
             if self._is_stopping:
-                return
-            if completion.delivery_key in self._taken:
-                continue
+                break  # what was not taken stays for the next host
             delivery = await asyncio.to_thread(outbox.take, completion, generation)
             self._taken.add(completion.delivery_key)
             if delivery is not None:
-                await self._deliver(outbox, completion, delivery)
+                deliveries.append(delivery)
+        if deliveries:
+            await self._deliver(outbox, CompletionGroup(tuple(deliveries), is_quiet))
 
-    async def _deliver(self, outbox: Outbox, completion: Completion, delivery: Delivery) -> None:
-        call = self._call = asyncio.get_running_loop().create_task(_call(self.handler, delivery))
+    async def _deliver(self, outbox: Outbox, group: CompletionGroup) -> None:
+        call = self._call = asyncio.get_running_loop().create_task(_call(self._handler, group))
         if self._is_stopping:
             call.cancel()
         await asyncio.wait([call])
         self._call = None
         error = None if call.cancelled() else call.exception()
         if call.cancelled() or error is not None:
-            self._report(
-                f"The handler of completions failed for {delivery.delivery_key}; the next host gets it.", error
-            )
+            keys = ", ".join(each.delivery_key for each in group.deliveries)
+            self._report(f"The handler of completions failed for {keys}; the next host gets it.", error)
         else:
-            await asyncio.to_thread(outbox.done, completion)
+            for delivery in group.deliveries:
+                await asyncio.to_thread(outbox.done, delivery.completion)
 
 
-async def _call(handler: CompletionHandler | None, delivery: Delivery) -> None:
+async def _call(handler: Callable[[T], Awaitable[None] | None] | None, argument: T) -> None:
     if handler is not None:
-        returned = handler(delivery)
+        returned = handler(argument)
         if inspect.isawaitable(returned):
             await returned

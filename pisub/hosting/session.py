@@ -17,7 +17,8 @@ from pisub.clock import Clock, SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, RefusedError, RoleTakenError, StaleGenerationError
 from pisub.hosting import queue_events as ev
-from pisub.hosting.completions import CompletionHandler, Completions
+from pisub.hosting.batching import BatchTimes
+from pisub.hosting.completions import CompletionHandler, Completions, CompletionsHandler
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
 from pisub.hosting.requests import to_ask
@@ -99,8 +100,11 @@ class HostSession:
 
     def on_completion(self, handler: CompletionHandler) -> None:
         """Have ``handler`` called for each end of a run of the session. Without one the ends stay for another host."""
-        self._completions.handler = handler
-        self._completions.wake()
+        self._completions.tell_each(handler)
+
+    def on_completions(self, handler: CompletionsHandler, times: BatchTimes | None = None) -> None:
+        """Have ``handler`` called with groups of ends instead: a failure at once, successes quietly and together."""
+        self._completions.tell_groups(handler, times or BatchTimes())
 
     async def start(self, *, wait: bool = False) -> None:
         """Claim the role and begin.

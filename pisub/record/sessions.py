@@ -90,10 +90,11 @@ class Outbox:
         """
         found: list[Completion] = []
         for file in list_names(self._session.completions):
-            if not file.endswith(_SUFFIX):
+            name = file.partition(".taken.")[0].removesuffix(_SUFFIX)
+            if name != self._session.done.name and exists(self._session.done / name):
+                remove(self._session.completions / file)  # a host was killed when it had said so
                 continue
-            if exists(self._session.done / file.removesuffix(_SUFFIX)):
-                self._clear(file.removesuffix(_SUFFIX))  # a host was killed when it had said so
+            if not file.endswith(_SUFFIX):
                 continue
             try:
                 completion = self._read(file)
