@@ -16,7 +16,7 @@
 
 #include "zmq_abi.h"
 
-enum { CALL = 6, REPLY = 7, DONE = 12, WIRE_VERSION = 0, FRAME_MAX = 1 << 20 };
+enum { CALL = 6, REPLY = 7, DONE = 12, WIRE_VERSION = 1, FRAME_MAX = 1 << 20 };
 
 static const char *endpoint;
 static void *context;

@@ -7,7 +7,7 @@ import { join, resolve } from "node:path";
 
 import { decode, encode } from "@msgpack/msgpack";
 
-export const WIRE_VERSION = 0;
+export const WIRE_VERSION = 1;
 export const Kind = Object.freeze({
   HELLO: 1, WELCOME: 2, GOODBYE: 3, LEAVING: 4, TELL: 5, CALL: 6, REPLY: 7, FAIL: 8, PUBLISH: 9, CONTROL: 10, ROUTED: 11, DONE: 12,
 });

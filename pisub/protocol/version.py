@@ -1,6 +1,6 @@
 """Versions of the wire and of the record, and how two sides agree on one.
 
-Both are 0 while either may still change without notice.
+The record's is 0 while it may still change without notice.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pisub.errors import UnsupportedVersionError
 
 #: Versions of the wire protocol that this program speaks, best first.
-WIRE_VERSIONS: tuple[int, ...] = (0,)
+WIRE_VERSIONS: tuple[int, ...] = (1,)
 #: Version of the files of a run.
 RECORD_VERSION = 0
 #: `lifecycleArtifactVersion` of the contract's readers.

@@ -209,7 +209,7 @@ def test_at_the_descriptor_limit_new_peers_are_told_so_and_the_others_go_on(brok
             client.send(
                 Kind.HELLO,
                 Hello(
-                    wire_versions=(0,),
+                    wire_versions=(1,),
                     kind=PeerKind.CLIENT,
                     address=f"c{number}",
                     incarnation=1,

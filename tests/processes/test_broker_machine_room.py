@@ -38,7 +38,7 @@ def singleton(directory: Path) -> Iterator[Singleton]:
 
 
 def info(**fields: object) -> BrokerInfo:
-    known = BrokerInfo(address="ipc://x", process=own_identity(), epoch="e", wire_versions=(0,))
+    known = BrokerInfo(address="ipc://x", process=own_identity(), epoch="e", wire_versions=(1,))
     return msgspec.structs.replace(known, **fields)
 
 

@@ -147,7 +147,7 @@ def test_what_makes_no_sense_is_counted_and_costs_nothing_else(private_places: P
     async def work(broker: FakeBroker, asker: Bus, answerer: Bus) -> None:
         Echo(answerer)
         route = broker.route_of("asker")
-        for frames in ((b"", b""), (b"\x90", b"psb\x00\x00\x00"), (b"x", b"y", b"z", b"more")):
+        for frames in ((b"", b""), (b"\x90", b"psb\x01\x00\x00"), (b"x", b"y", b"z", b"more")):
             broker.send_raw(route, *frames)
         broker.send(route, Header(kind=99))
         broker.send(route, Header(kind=Kind.WELCOME), b"\xc1")

@@ -68,7 +68,7 @@ subscriptions = st.builds(Subscription, topic=TOPICS, is_prefix=st.booleans(), s
 held_roles = st.builds(HeldRole, role=ROLES, scope=SCOPES, generation=INTEGERS, record_n=INTEGERS)
 hellos = st.builds(
     Hello,
-    wire_versions=st.sampled_from([(0,), (0, 1), (), (9,)]),
+    wire_versions=st.sampled_from([(1,), (0, 1), (), (9,)]),
     kind=st.sampled_from(PeerKind),
     address=NAMES,
     incarnation=INTEGERS,
@@ -114,7 +114,7 @@ def new_core(settle_s: float = 0.0) -> Core:
         core.handle(accepted, 0.0)
     for number, address in enumerate(["a", "b"]):  # two are in already, so that frames reach somebody
         hello = Hello(
-            wire_versions=(0,),
+            wire_versions=(1,),
             kind=PeerKind.CLIENT,
             address=address,
             incarnation=number,

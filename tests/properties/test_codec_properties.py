@@ -35,7 +35,7 @@ def test_a_frame_round_trips(header: Header, body: bytes) -> None:
     assert (again, bytes(rest)) == (header, body)
 
 
-@given(st.binary(max_size=300) | st.builds(lambda tail: b"psb\0" + tail, st.binary(max_size=300)))
+@given(st.binary(max_size=300) | st.builds(lambda tail: b"psb\x01" + tail, st.binary(max_size=300)))
 def test_any_bytes_are_a_frame_or_a_protocol_error(frame: bytes) -> None:
     try:
         header, _ = codec.unpack(frame)

@@ -56,7 +56,7 @@ class RawClient:
         return codec.decode(body, BrokerMessage)
 
     def hello(self, address: str, **fields: Any) -> Any:
-        fields = {"kind": PeerKind.CLIENT, "incarnation": 1, "wire_versions": (0,), **fields}
+        fields = {"kind": PeerKind.CLIENT, "incarnation": 1, "wire_versions": (1,), **fields}
         fields.setdefault("process", own_identity())
         self.send(Kind.HELLO, Hello(address=address, **fields))
         welcome = self.answer()

@@ -65,7 +65,7 @@ class Client:
         return int(header["message_id"])
 
     def hello(self, address: str, **fields: Any) -> Client:
-        fields = {"kind": PeerKind.CLIENT, "incarnation": 1, "process": self.process, "wire_versions": (0,), **fields}
+        fields = {"kind": PeerKind.CLIENT, "incarnation": 1, "process": self.process, "wire_versions": (1,), **fields}
         self.send(Kind.HELLO, Hello(address=address, **fields))
         return self
 

@@ -186,7 +186,7 @@ class FakeBroker:
         )
         self.subscribers += [(each.topic, hello.address) for each in hello.subscriptions]
         welcome = Welcome(
-            wire_version=0,
+            wire_version=1,
             address=hello.address,
             epoch=str(self.epoch),
             broker=own_identity(),

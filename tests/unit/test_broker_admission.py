@@ -48,7 +48,7 @@ def test_a_hello_is_answered_with_everything_a_client_must_know(world: World) ->
     [seen] = a.take()
     assert (seen.stamp.sender, seen.stamp.epoch, seen.header.correlation_id) == ("", EPOCH, 1)
     assert seen.message == Welcome(
-        wire_version=0, address="a", epoch=EPOCH, broker=process(1), authority=Authority.OWNER, software="test"
+        wire_version=1, address="a", epoch=EPOCH, broker=process(1), authority=Authority.OWNER, software="test"
     )
     assert world.effects == [WatchProcess(a.process)]
 
@@ -326,7 +326,7 @@ def test_a_connection_accepted_twice_is_one_connection(world: World) -> None:
 
 def test_frames_in_one_batch_are_handled_in_order_also_hello_and_what_follows(world: World) -> None:
     a, b = world.connect(), world.join("b")
-    hello = codec.encode(Hello(wire_versions=(0,), kind=PeerKind.CLIENT, address="a", incarnation=1, process=a.process))
+    hello = codec.encode(Hello(wire_versions=(1,), kind=PeerKind.CLIENT, address="a", incarnation=1, process=a.process))
     frames = [codec.pack(Header(kind=Kind.HELLO), hello), codec.pack(Header(kind=Kind.TELL, to="b"), b"1"),
               codec.pack(Header(kind=Kind.GOODBYE)), codec.pack(Header(kind=Kind.TELL, to="b"), b"2")]  # fmt: skip
     world.apply(world.core.handle_batch([(a.route, each) for each in frames], world.now))

@@ -35,7 +35,7 @@ LOST = [Announce(BusState.DISCONNECTED)]
 
 
 def welcome(epoch: str = "one", *roles: HeldRole) -> Welcome:
-    return Welcome(wire_version=0, address="me", epoch=epoch, broker=ProcessIdentity(pid=2), authority=31, roles=roles)
+    return Welcome(wire_version=1, address="me", epoch=epoch, broker=ProcessIdentity(pid=2), authority=31, roles=roles)
 
 
 def online(epoch: str = "one", *roles: HeldRole, now: float = 0.0) -> BusCore:
@@ -94,7 +94,7 @@ def test_a_hello_states_who_this_is_and_what_it_holds() -> None:
     header, body = unpack(core.hello())
     assert (header.kind, header.message_id) == (Kind.HELLO, core.hello_id)
     assert decode(body, Hello) == Hello(
-        wire_versions=(0,),
+        wire_versions=(1,),
         kind=PeerKind.CLIENT,
         address="me",
         incarnation=5,

@@ -73,7 +73,7 @@ class Client:
 
     def welcome(self, hello_id: int, epoch: str, *roles: HeldRole) -> Sequence[Effect]:
         broker = ProcessIdentity(pid=2)
-        message = Welcome(wire_version=0, address="me", epoch=epoch, broker=broker, authority=31, roles=roles)
+        message = Welcome(wire_version=1, address="me", epoch=epoch, broker=broker, authority=31, roles=roles)
         return self.gets(Kind.WELCOME, message, epoch=epoch, correlation_id=hello_id)
 
     def sends(self) -> list[tuple[Header, bytes]]:

@@ -65,12 +65,12 @@ def test_a_lone_surrogate_is_an_error_of_the_sender() -> None:
     [
         b"",
         b"psb",
-        b"psb\0\0",
+        b"psb\x01\0",
         b"PSB\0\0\0",
         b"psb\x09\0\x01\x90",
-        b"psb\0\xff\xff",
-        b"psb\0\0\x05\x90",
-        b"psb\0\0\x01\xc1",
+        b"psb\x01\xff\xff",
+        b"psb\x01\0\x05\x90",
+        b"psb\x01\0\x01\xc1",
     ],
 )
 def test_what_is_no_frame_is_said_to_be_none(frame: bytes) -> None:
@@ -80,7 +80,7 @@ def test_what_is_no_frame_is_said_to_be_none(frame: bytes) -> None:
 
 def test_a_frame_over_the_bound_is_refused_before_it_is_read() -> None:
     with pytest.raises(FrameTooLargeError):
-        codec.unpack(b"psb\0" + b"\0" * MAX_FRAME_BYTES)
+        codec.unpack(b"psb\x01" + b"\0" * MAX_FRAME_BYTES)
 
 
 def test_depth_is_bounded_before_decoding() -> None:
