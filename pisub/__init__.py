@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from pisub.record.model import JournalEvent, RunResult
     from pisub.record.reader import RunView
     from pisub.record.sessions import Delivery
+    from pisub.runs.receipts import Receipt
     from pisub.runs.spec import OnNoHost
+    from pisub.runs.steering import SteerMessage
 
 __all__ = [
     "Answer",
@@ -39,11 +41,13 @@ __all__ = [
     "OnNoHost",
     "PisubError",
     "Question",
+    "Receipt",
     "Run",
     "RunResult",
     "RunState",
     "RunView",
     "Settings",
+    "SteerMessage",
     "__version__",
     "connect",
     "host",
@@ -64,11 +68,13 @@ _HOMES = {
     "OnNoHost": "pisub.runs.spec",
     "PisubError": "pisub.errors",
     "Question": "pisub.protocol.checkpoint",
+    "Receipt": "pisub.runs.receipts",
     "Run": "pisub.client.runs",
     "RunResult": "pisub.record.model",
     "RunState": "pisub.protocol.runs",
     "RunView": "pisub.record.reader",
     "Settings": "pisub.config",
+    "SteerMessage": "pisub.runs.steering",
     "connect": "pisub.client.api",
     "host": "pisub.client.api",
     "load_settings": "pisub.config",

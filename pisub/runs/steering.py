@@ -285,3 +285,10 @@ class SteerQueue:
         self._ready.clear()
         self._queued.clear()
         return [*unread, *waiting]
+
+
+def markdown_table() -> str:
+    """Return ``WAYS`` as the table that stands in ``docs/agents.md``."""
+    head = ["mode", *(phase.value for phase in Phase)]
+    rows = [[f"`{mode}`", *(WAYS[mode, phase].value for phase in Phase)] for mode in Mode]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

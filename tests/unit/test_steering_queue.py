@@ -1,5 +1,8 @@
 """Which message reaches an agent when: the table of mode and phase, and the queue of follow-ups, as transcripts."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from pisub.protocol.limits import MAX_FOLLOW_UPS
@@ -40,6 +43,13 @@ def in_phase(phase: Phase) -> SteerQueue:
 @pytest.mark.parametrize("phase", Phase)
 def test_the_table_of_mode_and_phase_is_the_contract_s(mode: Mode, phase: Phase) -> None:
     assert st.WAYS[mode, phase] is TABLE[mode][PHASES.index(phase)]
+
+
+def test_the_table_is_the_one_in_the_documentation() -> None:
+    document = (Path(__file__).parents[2] / "docs/agents.md").read_text(encoding="utf-8")
+    found = re.search(r"<!-- steering modes -->\n(.*?)\n<!-- end -->", document, re.DOTALL)
+    assert found is not None
+    assert found[1] == st.markdown_table()
 
 
 @pytest.mark.parametrize("mode", Mode)
