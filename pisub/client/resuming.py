@@ -29,7 +29,7 @@ from pisub.record.atomic import encode_record, exists, read_record, write_new
 from pisub.record.dirs import make_dir
 from pisub.record.layout import Layout
 from pisub.record.lock import RunLock
-from pisub.record.reader import RunView
+from pisub.record.reader import RunView, read_run
 from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
 from pisub.record.submit import submit_run
 from pisub.record.unanswered import Unanswered, list_unanswered
@@ -65,7 +65,7 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
     """Check a request and write it down as a new run. Nothing is charged for it but the work time that was left.
 
     Raises:
-        UnknownRunError: There is no such run, or it is another session's.
+        UnknownRunError: There is no such run, or it is another session's; code ``gone`` where it was removed as old.
         RecordCorruptError: Its spec or its session file does not parse.
         UnsafePathError: Its session file is a symlink or no regular file.
         RefusedError: It cannot be resumed; the code says why: ``run_stopped``, ``run_not_ended``, ``run_rejected``,
@@ -80,7 +80,7 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
     if request.session_id is not None and source.spec.session_id != request.session_id:
         raise UnknownRunError(f"There is no run {request.run_id} in this session.")
     check_resumable(source)
-    read_session(layout.run(source.run_id))
+    _session_of(layout, source.run_id)
     agent = _agent_now(settings, source.spec)
     if not Path(source.spec.cwd).is_dir():
         raise InvalidArgumentError(f"The run's working directory {source.spec.cwd} does not exist.", field="cwd")
@@ -92,13 +92,17 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
     )
     layout.prepare()
     paths = layout.run(source.run_id)
-    lock = RunLock.acquire(paths.lock, wait_s=_LOCK_WAIT_S)
+    try:
+        lock = RunLock.acquire(paths.lock, wait_s=_LOCK_WAIT_S)
+    except FileNotFoundError:
+        read_run(layout, source.run_id)  # says that it was removed
+        raise
     if lock is None:
         raise LockBusyError(f"Run {source.run_id} is being worked on by another process: try again in a moment.")
     with lock:
-        _claim(layout, source.run_id, spec)
         # Read under the lock: who removes old runs takes it too.
-        earlier, _ = read_session(paths)
+        earlier = _session_of(layout, source.run_id)
+        _claim(layout, source.run_id, spec)
         make_dir(layout.run(spec.run_id).dir, fsync=layout.fsync)
         continue_session(layout.run(spec.run_id), spec, earlier, answers=given)
         submit_run(layout, spec)
@@ -159,6 +163,15 @@ def remaining_ms(source: RunView) -> int | None:
         return None
     left = None if source.status is None else source.status.remaining_ms
     return source.spec.timeout_ms if left is None else left
+
+
+def _session_of(layout: Layout, run_id: str) -> bytes:
+    """Read a run's session; of a run that was removed meanwhile, say so."""
+    try:
+        return read_session(layout.run(run_id))[0]
+    except RefusedError:
+        read_run(layout, run_id)
+        raise
 
 
 def _question_named(unanswered: Sequence[Unanswered], name: str) -> Unanswered:

@@ -1,6 +1,8 @@
 """Which runs can be gone on with: every refusal, in its order, against runs whose files are made by hand."""
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -31,6 +33,7 @@ from pisub.record.layout import Layout
 from pisub.record.lock import RunLock
 from pisub.record.model import RunResult, Started
 from pisub.record.reader import read_run
+from pisub.record.retention import set_aside
 from pisub.record.sessions_of_runs import ResumeClaim, begin_session
 from pisub.record.submit import submit_run
 from pisub.record.unanswered import Unanswered
@@ -273,3 +276,30 @@ def test_answers_of_the_session_are_given_once_each_in_order(tmp_path: Path) -> 
     resumed = Session(path)
     resumed.append({"step": 3})
     assert Session(path).read() == [{"step": 3}]
+
+
+def test_of_a_resume_and_a_removal_at_once_the_resume_has_the_session_or_is_told_that_the_run_is_gone(
+    settings: Settings, project: Project
+) -> None:
+    layout = Layout.of(settings)
+    far_ms = time.time_ns() // 1_000_000 + 10**12
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            source = make_run(settings, project, RunState.COMPLETE)
+            barrier = threading.Barrier(2)
+
+            def go_on(source: str = source, barrier: threading.Barrier = barrier) -> str:
+                barrier.wait()
+                try:
+                    spec = resume(settings, source)
+                except UnknownRunError as error:
+                    return error.code
+                return str(len(Session(layout.run(spec.run_id).session).lines))
+
+            def remove(barrier: threading.Barrier = barrier) -> None:
+                barrier.wait()
+                list(set_aside(layout, now_ms=far_ms, with_undelivered=True))
+
+            outcome, removal = pool.submit(go_on), pool.submit(remove)
+            removal.result()
+            assert outcome.result() in {"4", "gone"}
