@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from pisub.client.bus import Bus
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, spawn_blocking
 from pisub.client.views import current_views
+from pisub.client.waiter import Provider, Waiter, WaitOutcome
+from pisub.client.waiting import DEFAULT_TIMEOUT_MS
 from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
 from pisub.errors import InvalidArgumentError
@@ -131,6 +133,39 @@ class Client:
             include_finished=include_finished,
         )
 
+    async def wait(
+        self,
+        run_id: str | None = None,
+        *,
+        is_all: bool = False,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        stop_on_attention: bool = True,
+        abort: asyncio.Event | None = None,
+        providers: Sequence[Provider] = (),
+    ) -> WaitOutcome:
+        """Wait for the first of this session's active runs to end, for all of them, or for one.
+
+        Those that are active now are waited for, each by itself; what begins later changes nothing. A run that waits
+        for a human ends the wait too. Nothing is stopped when the time passes or ``abort`` is set.
+
+        Args:
+            run_id: The one, by its id or a beginning of it that is unique in the session.
+            is_all: All of them.
+            timeout_ms: When to give up.
+            stop_on_attention: Whether a run that is only quiet ends the wait.
+            abort: Set to give up now.
+            providers: Who else has work in this session.
+
+        Raises:
+            InvalidArgumentError: ``timeout_ms`` is not a time.
+            UnknownRunError: The session has no such run.
+            AmbiguousIdError: ``run_id`` begins several.
+        """
+        waiter = Waiter(self.layout, self.session_id, bus=self.bus, providers=providers)
+        return await waiter.wait(
+            run_id, is_all=is_all, timeout_ms=timeout_ms, stop_on_attention=stop_on_attention, abort=abort
+        )
+
 
 class Host:
     """A session's host: it answers children's questions and receives completions. Made by ``host``.
@@ -145,6 +180,7 @@ class Host:
         self.spawn = client.spawn
         self.run = client.run
         self.runs = client.runs
+        self.wait = client.wait
 
     @property
     def session_id(self) -> str:

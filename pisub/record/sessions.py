@@ -128,11 +128,12 @@ class Outbox:
             return None
         if not write_new(self._session.completions / f"{name}.taken.{generation}", b"", fsync=False):
             return None
-        # After the own mark, so that of two that take at once at least one sees the other.
+        # After the own mark, so that of two that take at once at least one sees the other; and before the look at
+        # `done`, whose writer removes the marks afterwards: without it, none was removed before they were listed.
+        takers = [each for each in list_names(self._session.completions) if each.startswith(f"{name}.taken.")]
         if exists(self._session.done / name):
             self._clear(name)
             return None
-        takers = [each for each in list_names(self._session.completions) if each.startswith(f"{name}.taken.")]
         return Delivery(completion=completion, redelivered=len(takers) > 1)
 
     def done(self, completion: Completion) -> bool:

@@ -63,7 +63,7 @@ class Ledger:
         [each.delivery_key for each in Outbox(self.layout, SESSION).pending()]
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(generations=GENERATIONS, steps=STEPS)
 def test_every_end_is_handled_and_never_twice_without_saying_so(
     generations: list[str], steps: list[tuple[int, bool]]

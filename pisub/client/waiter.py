@@ -1,0 +1,232 @@
+"""A wait carried out: snapshots of the files, sleeps that messages cut short, providers of other work beside the runs.
+
+The rules are in ``waiting``. Nothing here stops anything: who gives up leaves the work to itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import Protocol
+
+import msgspec
+
+from pisub.client.bus import Bus
+from pisub.client.views import current_view, current_views
+from pisub.client.waiting import (
+    DEFAULT_TIMEOUT_MS,
+    MIN_POLL_MS,
+    POLL_MS,
+    Identity,
+    Item,
+    Snapshot,
+    Verdict,
+    WaitCore,
+    WaitEnd,
+    WaitMode,
+    pick_id,
+)
+from pisub.clock import SystemClock
+from pisub.errors import InvalidArgumentError, PisubError, UnknownRunError
+from pisub.protocol.limits import MAX_DURATION_MS
+from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC
+from pisub.record.dirs import list_names
+from pisub.record.layout import Layout
+from pisub.record.reader import RunView
+from pisub.runs.attention import Reason
+
+
+class Provider(Protocol):
+    """Somebody who knows of background work that is no run of pisub's.
+
+    Attributes:
+        name: Unique among the providers of a wait.
+        wake_topics: What the broker is listened to for; a message only makes the next look come sooner.
+    """
+
+    name: str
+    wake_topics: Sequence[str]
+
+    async def items(self, session_id: str) -> Sequence[Item]:
+        """Return the work of a session as it is now. What it raises ends the wait: nothing is confirmed then."""
+        ...
+
+
+class WaitOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a wait ended.
+
+    Attributes:
+        verdict: Why, and who is finished or active.
+        views: The runs that were waited for, as they are now.
+    """
+
+    verdict: Verdict
+    views: tuple[RunView, ...]
+
+    @property
+    def end(self) -> WaitEnd:
+        """Why it ended."""
+        return self.verdict.end
+
+
+class Waiter:
+    """Waits in the name of one session.
+
+    Args:
+        layout: The record.
+        session_id: Whose work is waited for.
+        bus: Cuts the sleeps short, where there is one.
+        providers: Who else has work.
+        poll_ms: The longest sleep.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        session_id: str,
+        *,
+        bus: Bus | None = None,
+        providers: Sequence[Provider] = (),
+        poll_ms: int = POLL_MS,
+    ) -> None:
+        self._layout = layout
+        self._session_id = session_id
+        self._bus = bus
+        self._providers = tuple(providers)
+        self._poll_s = max(MIN_POLL_MS, poll_ms) / 1000
+
+    async def wait(
+        self,
+        run_id: str | None = None,
+        *,
+        is_all: bool = False,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        stop_on_attention: bool = True,
+        abort: asyncio.Event | None = None,
+    ) -> WaitOutcome:
+        """Wait for the first, for all, or for one of the session's works that are active now.
+
+        Args:
+            run_id: The one, by its id or a beginning of it that is unique in the session.
+            is_all: All of them; with ``run_id`` it changes nothing.
+            timeout_ms: When to give up.
+            stop_on_attention: Whether work that is only quiet ends the wait.
+            abort: Set to give up now.
+
+        Raises:
+            InvalidArgumentError: ``timeout_ms`` is not a time.
+            UnknownRunError: The session has no such run.
+            AmbiguousIdError: ``run_id`` begins several.
+        """
+        if not 1 <= timeout_ms <= MAX_DURATION_MS:
+            raise InvalidArgumentError(f"Give 1 to {MAX_DURATION_MS} milliseconds.", field="timeoutMs")
+        named = None if run_id is None else Identity(self.resolve(run_id), self._session_id)
+        mode = WaitMode.ID if named else WaitMode.ALL if is_all else WaitMode.FIRST
+        core = WaitCore(mode, stop_on_attention=stop_on_attention)
+        wake = asyncio.Event()
+        aborting = abort or asyncio.Event()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        async with self._wakes(wake):
+            snapshot = await self._look(None if named is None else {named})
+            verdict = core.begin(snapshot, named=named)
+            while verdict is None:
+                left_s = deadline - loop.time()
+                if aborting.is_set() or left_s <= 0:
+                    verdict = core.give_up(WaitEnd.ABORTED if aborting.is_set() else WaitEnd.TIMEOUT, snapshot)
+                    break
+                await _first_of(wake, aborting, timeout_s=min(self._poll_s, left_s))
+                wake.clear()
+                snapshot = await self._look(core.awaited)
+                verdict = core.look(snapshot)
+        return WaitOutcome(verdict=verdict, views=await asyncio.to_thread(self._views_of, core.awaited))
+
+    def resolve(self, text: str) -> str:
+        """Return the run of this session that a text means. An exact id is looked up, not looked for.
+
+        Raises:
+            UnknownRunError: None.
+            AmbiguousIdError: Several.
+        """
+        session = self._layout.session(self._session_id)
+        with contextlib.suppress(PisubError):
+            view = current_view(self._layout, text, now_ms=SystemClock().wall_ms())
+            if view.spec.session_id == self._session_id:
+                return text
+        return pick_id(text, list_names(session.runs))
+
+    async def _look(self, awaited: Collection[Identity] | None) -> Snapshot:
+        runs = await asyncio.to_thread(self._runs, awaited)
+        items, problems = list(runs), dict[str, str]()
+        for provider in self._providers:
+            if awaited is not None and all(each.provider != provider.name for each in awaited):
+                continue
+            try:
+                found = await provider.items(self._session_id)
+                _check(provider, self._session_id, found)
+                items += found
+            except Exception as error:  # noqa: BLE001  # somebody else's code: whatever it raises, nothing is confirmed
+                problems[provider.name] = str(error) or type(error).__name__
+        return Snapshot(items=tuple(items), problems=problems)
+
+    def _runs(self, awaited: Collection[Identity] | None) -> list[Item]:
+        """Return the session's runs that go on, or exactly those awaited: a constant number of reads each."""
+        now_ms = SystemClock().wall_ms()
+        if awaited is None:
+            views = current_views(self._layout, now_ms=now_ms, session_id=self._session_id)
+            # A nested run is waited for by its parent.
+            return [self._item(view) for view in views if view.spec.parent_run_id is None]
+        return [self._item(view) for view in self._views_of(awaited)]
+
+    def _views_of(self, awaited: Collection[Identity]) -> tuple[RunView, ...]:
+        views: list[RunView] = []
+        for identity in sorted(each for each in awaited if not each.provider):
+            with contextlib.suppress(UnknownRunError):  # gone: it is not among the items then
+                views.append(current_view(self._layout, identity.item, now_ms=SystemClock().wall_ms()))
+        return tuple(views)
+
+    def _item(self, view: RunView) -> Item:
+        # A terminal state whose result is not there yet is an end on its way.
+        is_active = not (view.state.is_terminal and view.result is not None)
+        status = view.status
+        reason = "" if status is None else status.activity_reason or ""
+        needs = status is not None and status.activity_state == "needs_attention"
+        return Item(
+            identity=Identity(view.run_id, self._session_id),
+            is_active=is_active,
+            attention=(reason or "needs attention") if needs else "",
+            must_stop=reason == Reason.WAITING_FOR_HUMAN,
+        )
+
+    @contextlib.asynccontextmanager
+    async def _wakes(self, wake: asyncio.Event) -> AsyncGenerator[None]:
+        topics = [ASYNC_COMPLETE_TOPIC, *(topic for each in self._providers for topic in each.wake_topics)]
+        unsubscribe = (
+            []
+            if self._bus is None
+            else [await self._bus.subscribe(topic, lambda _: wake.set(), scope=self._session_id) for topic in topics]
+        )
+        try:
+            yield
+        finally:
+            for each in unsubscribe:
+                each()
+
+
+def _check(provider: Provider, session_id: str, items: Sequence[Item]) -> None:
+    identities = [item.identity for item in items]
+    if any((each.provider, each.session_id) != (provider.name, session_id) for each in identities):
+        raise InvalidArgumentError("it listed an item of another provider or session.", field="items")
+    if len(set(identities)) != len(identities):
+        raise InvalidArgumentError("it listed an item twice.", field="items")
+
+
+async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:
+    tasks = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
