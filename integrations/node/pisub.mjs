@@ -5,7 +5,7 @@ import { setTimeout as delay } from "node:timers/promises";
 
 import { Dealer } from "zeromq";
 
-import { IDEMPOTENT, Kind, Priority, PisubError, WIRE_VERSION, bodyBytes, findBroker, ownProcess, pack, runtimeDirectory, unpack } from "./wire.mjs";
+import { AGAIN, IDEMPOTENT, Kind, Priority, PisubError, WIRE_VERSION, bodyBytes, findBroker, ownProcess, pack, runtimeDirectory, unpack } from "./wire.mjs";
 
 export { Kind, Priority, PisubError };
 
@@ -317,7 +317,7 @@ export class Client {
   #take(frames) {
     let message;
     try {
-      message = unpack(frames);
+      message = unpack(frames, this.directory);
     } catch {
       this.ignored += 1; // what does not decode is dropped
       return;
@@ -327,16 +327,25 @@ export class Client {
     else this.#fromBroker(message);
   }
 
-  #fromBroker({ kind, correlation, to, body }) {
+  #fromBroker({ kind, correlation, to, flags, body }) {
     if (kind === Kind.WELCOME) this.#welcomed(body);
     else if (kind === Kind.REPLY) this.#end(correlation, null, body);
     else if (kind === Kind.LEAVING) this.#dial();
-    else if (kind === Kind.ROUTED) Object.assign(this.#calls.get(correlation) ?? {}, { boundTo: to });
+    else if (kind === Kind.ROUTED) this.#routed(correlation, to, (flags & AGAIN) !== 0);
     else if (kind === Kind.TELL && body.type === "role-granted") this.#granted(body);
     else if (kind === Kind.TELL && body.type === "terminated") this.#terminated(body);
     else if (kind === Kind.FAIL && body.code === "hello_first") this.#phase === "online" && this.#greet();
     else if (kind === Kind.FAIL && correlation === this.#helloId) this.#ready.reject(new PisubError(body.code, body.message, body));
     else if (kind === Kind.FAIL) this.#fail(correlation, body);
+  }
+
+  // Again: the callee's connection broke, and the call may be lost with it. A callee that has it ignores the second.
+  #routed(id, to, isAgain) {
+    const call = this.#calls.get(id);
+    if (call) call.boundTo ||= to;
+    if (!isAgain) return;
+    if (call?.isSent) this.#post(Object.assign(call, { to: call.boundTo, isResent: true }));
+    else if (!call) this.#post({ kind: Kind.DONE, priority: Priority.TERMINAL, id: this.#nextId(), correlation: id, to, bytes: bodyBytes({ type: "arrived", messageIds: [id] }) });
   }
 
   #terminated({ address, incarnation = 0, reason }) {

@@ -1,7 +1,7 @@
 // Between values and bytes, and who this process is: everything of docs/protocol.md that needs no connection.
 
 import { createHash } from "node:crypto";
-import { readFileSync, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readFileSync, statSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -13,7 +13,10 @@ export const Kind = Object.freeze({
 });
 export const Priority = Object.freeze({ CONTROL: 0, TERMINAL: 1, NORMAL: 2, DROPPABLE: 3 });
 export const IDEMPOTENT = 1;
+export const AGAIN = 4;
+export const REFERENCE = 8;
 export const MAX_BODY_BYTES = 65_536;
+export const MAX_REFERENCED_BYTES = 16_777_216;
 export const MAX_HEADER_BYTES = 2_048;
 export const MAX_BODY_DEPTH = 32;
 
@@ -66,13 +69,28 @@ export function pack(kind, body, { priority = Priority.NORMAL, id = 0, correlati
 }
 
 /** Take a message of the broker's apart; throws where it is none. */
-export function unpack([stampFrame, frame]) {
+export function unpack([stampFrame, frame], directory) {
   const length = frame.readUInt16BE(4);
   if (frame.subarray(0, 3).toString("latin1") !== "psb" || frame[3] !== WIRE_VERSION || 6 + length > frame.length) throw new Error("no frame of this version");
-  const [kind, priority = Priority.NORMAL, id = 0, correlation = 0, scope = "", topic = "", to = "", , ttlMs = 0] = fromBytes(frame.subarray(6, 6 + length));
+  const [kind, priority = Priority.NORMAL, id = 0, correlation = 0, scope = "", topic = "", to = "", , ttlMs = 0, flags = 0] = fromBytes(frame.subarray(6, 6 + length));
   const [address = "", incarnation = 0, authority = 0, epoch = "", dropped = 0] = fromBytes(stampFrame);
-  const body = (frame.length > 6 + length && fromBytes(frame.subarray(6 + length))) || {};
-  return { kind, priority, id, correlation, scope, topic, to, ttlMs, body, sender: { address, incarnation, authority }, epoch, dropped };
+  let body = (frame.length > 6 + length && fromBytes(frame.subarray(6 + length))) || {};
+  if (flags & REFERENCE) body = fromBytes(referencedBody(directory, body));
+  return { kind, priority, id, correlation, scope, topic, to, ttlMs, flags, body, sender: { address, incarnation, authority }, epoch, dropped };
+}
+
+/** Read the file that a `pisub:body` stands for; throws where it is not there, or not what the message says. */
+function referencedBody(directory, { name, bytes, sha256 }) {
+  if (!/^[1-9][0-9]{0,9}-[0-9]{1,20}-[0-9a-f]{8}-[0-9a-f]{16}$/.test(name) || !(bytes <= MAX_REFERENCED_BYTES)) throw new Error("no reference to a body");
+  const file = openSync(join(directory, "bodies", name), constants.O_RDONLY | constants.O_NOFOLLOW);
+  try {
+    const { uid, size } = fstatSync(file);
+    const body = uid === process.getuid() && size === bytes ? readFileSync(file) : Buffer.alloc(0);
+    if (createHash("sha256").update(body).digest("hex") !== sha256) throw new Error("not the body that the message names");
+    return body;
+  } finally {
+    closeSync(file);
+  }
 }
 
 const text = (path) => {

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,6 +18,7 @@ from pisub.config import Settings
 from pisub.errors import RemoteError, RoleTakenError
 from pisub.launch import find_broker
 from pisub.process import send_signal
+from pisub.protocol.base import Message
 from pisub.protocol.checkpoint import (
     HOST_READY_TOPIC,
     Answer,
@@ -184,6 +185,24 @@ def test_it_publishes_and_subscribes_exactly_by_prefix_and_by_scope(settings: Se
             assert [node.unseen(name) for name in ("exact", "scoped", "prefix")] == [0, 0, 0]
             await eventually_async(lambda: len(got) == 2)
             assert got == [("node:1", "s", "node:1"), ("node:3", "s", "node:3")]
+
+    asyncio.run(main())
+
+
+class LargeSay(Message, frozen=True, kw_only=True, tag="test:say"):
+    """A ``Say`` that may go by a file."""
+
+    may_be_large: ClassVar[bool] = True
+
+    text: str
+
+
+def test_a_body_that_goes_by_a_file_arrives_like_any_other(settings: Settings, start: Start) -> None:
+    async def main() -> None:
+        async with connect(settings) as bus, start(address="node:1") as node:
+            text = "ü" * 100_000
+            bus.tell("node:1", LargeSay(text=text))
+            assert (await node.event("told"))["text"] == text
 
     asyncio.run(main())
 
