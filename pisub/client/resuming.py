@@ -5,6 +5,7 @@ Owns the refusals, in their order, and the claim that keeps two from going on wi
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, assert_never
@@ -32,13 +33,15 @@ from pisub.record.lock import RunLock
 from pisub.record.reader import RunView, read_run
 from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
 from pisub.record.submit import submit_run
-from pisub.record.unanswered import Unanswered, list_unanswered
+from pisub.record.unanswered import Unanswered, list_answered, list_unanswered, question_key
 from pisub.runs.spec import AgentSnapshot, RunSpec
-from pisub.session_file import SessionAnswer
+from pisub.session_file import AnySessionLine, SessionAnswer, SessionHead
 from pisub.utf8 import is_utf8
 
 #: Another resume, or a reader's repair, holds the lock for milliseconds; who holds it longer is at work.
 _LOCK_WAIT_S: Final = 2.0
+#: Who gave an answer that came with a resume.
+_BY: Final = "resume"
 
 
 class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +91,7 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
     answers = match_answers(list_unanswered(layout, source.run_id), request.answers)
     at = spec.submitted_at
     given = tuple(
-        SessionAnswer(question=each.question, answer=Answer(value=value, by="resume", at=at)) for each, value in answers
+        SessionAnswer(question=each.question, answer=Answer(value=value, by=_BY, at=at)) for each, value in answers
     )
     layout.prepare()
     paths = layout.run(source.run_id)
@@ -101,8 +104,9 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
         raise LockBusyError(f"Run {source.run_id} is being worked on by another process: try again in a moment.")
     with lock:
         # Read under the lock: who removes old runs takes it too.
-        earlier = _session_of(layout, source.run_id)
+        earlier, lines = _session_of(layout, source.run_id)
         _claim(layout, source.run_id, spec)
+        given = (*unnoted_answers(layout, source.run_id, lines), *given)
         make_dir(layout.run(spec.run_id).dir, fsync=layout.fsync)
         continue_session(layout.run(spec.run_id), spec, earlier, answers=given)
         submit_run(layout, spec)
@@ -165,10 +169,28 @@ def remaining_ms(source: RunView) -> int | None:
     return source.spec.timeout_ms if left is None else left
 
 
-def _session_of(layout: Layout, run_id: str) -> bytes:
+def unnoted_answers(layout: Layout, run_id: str, lines: Sequence[AnySessionLine]) -> tuple[SessionAnswer, ...]:
+    """Return the answers that humans gave to a run which died before it wrote them into its session."""
+    heads = [at for at, line in enumerate(lines) if isinstance(line, SessionHead)]
+    noted = Counter(
+        question_key(line.question)
+        for line in lines[heads[-1] :]
+        if isinstance(line, SessionAnswer) and line.answer.by != _BY
+    )
+    found: list[SessionAnswer] = []
+    for question, answer in list_answered(layout, run_id):
+        key = question_key(question)
+        if noted[key]:
+            noted[key] -= 1
+        else:
+            found.append(SessionAnswer(question=question, answer=answer))
+    return tuple(found)
+
+
+def _session_of(layout: Layout, run_id: str) -> tuple[bytes, list[AnySessionLine]]:
     """Read a run's session; of a run that was removed meanwhile, say so."""
     try:
-        return read_session(layout.run(run_id))[0]
+        return read_session(layout.run(run_id))
     except RefusedError:
         read_run(layout, run_id)
         raise

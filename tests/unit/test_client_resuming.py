@@ -31,7 +31,8 @@ from pisub.record.commit import commit_end
 from pisub.record.ends import initial_status
 from pisub.record.layout import Layout
 from pisub.record.lock import RunLock
-from pisub.record.model import RunResult, Started
+from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome, RunResult, Started
+from pisub.record.questions import open_ask, record_outcome
 from pisub.record.reader import read_run
 from pisub.record.retention import set_aside
 from pisub.record.sessions_of_runs import ResumeClaim, begin_session
@@ -303,3 +304,33 @@ def test_of_a_resume_and_a_removal_at_once_the_resume_has_the_session_or_is_told
             outcome, removal = pool.submit(go_on), pool.submit(remove)
             removal.result()
             assert outcome.result() in {"4", "gone"}
+
+
+def test_an_answer_that_a_killed_run_did_not_write_down_is_in_the_session_of_the_next_once(
+    settings: Settings, project: Project
+) -> None:
+    layout = Layout.of(settings)
+    source = make_run(settings, project)
+    which, why = Question("Which?", options=["left", "right"]), Question("Why?")
+    ask = AskRecord(
+        ask_id=new_id(),
+        run_id=source,
+        session_id="s",
+        agent="listen",
+        questions=(which, why, Question("Never answered?")),
+        asked_at=1,
+        asker=own_identity(),
+    )
+    open_ask(layout, ask)
+    answers = [Answer(value=value, by="cli", at=number) for number, value in enumerate(("left", "because"), start=1)]
+    for number, answer in enumerate(answers, start=1):
+        outcome = QuestionOutcome(ask_id=ask.ask_id, number=number, kind=OutcomeKind.ANSWERED, answer=answer, at=1)
+        record_outcome(layout, source, outcome)
+    Session(layout.run(source).session).write(SessionAnswer(question=which, answer=answers[0]))
+    spec = resume(settings, source, answers=(("Never answered?", "now"),))
+    lines = Session(layout.run(spec.run_id).session).lines
+    assert [(each.question.text, each.answer.value) for each in lines if isinstance(each, SessionAnswer)] == [
+        ("Which?", "left"),
+        ("Why?", "because"),
+        ("Never answered?", "now"),
+    ]
