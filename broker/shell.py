@@ -19,7 +19,7 @@ from .retries import Retries
 from .singleton import Singleton
 from .wire import Connection, Received, Wire
 
-#: The directory is compared with our lock and socket this often.
+#: The directory is compared with our lock and socket this often. inotify would say it sooner, and needs ctypes.
 DISPLACED_CHECK_S = 2.0
 #: What a dead process sent before it died is waited for at most this long: a fork of it may hold its socket open.
 LAST_WORDS_S = 0.05
