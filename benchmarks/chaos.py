@@ -1,6 +1,7 @@
 """Real processes under real blows, and what became of every call, deed, question and name. No rival: it counts.
 
 ``broker``: kill -9 at random moments under open calls and running runs that ask; back at once, after 1 s, after 60 s.
+``runs``: kill -9 of runners, hosts, nurseries and brokers; which ends were lost or doubled, and how the runs ended.
 ``slow``: a subscriber is stopped while it gets droppable news: what that costs the others, as a ratio of their p99.
 """
 
@@ -17,6 +18,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections import Counter
@@ -27,6 +29,7 @@ from typing import Final
 import msgspec
 
 import pisub
+from benchmarks.chaos_runs import Chaos, RunsTold, end_daemons, measure_deaths
 from benchmarks.chaos_worker import DOER, LISTENER, ROLE, TOPIC, Came, Did, Do, News, WhatCame
 from benchmarks.harness import environment_of, machine, private_broker, private_settings
 from pisub.agents.trust import trust
@@ -114,9 +117,10 @@ class Compared(msgspec.Struct, kw_only=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare this benchmark's arguments."""
-    parser.add_argument("mode", choices=["broker", "slow"], nargs="?", default="broker")
+    parser.add_argument("mode", choices=["broker", "slow", "runs"], nargs="?", default="broker")
     parser.add_argument("--calls", type=int, default=1000, help="calls open at any time (default 1,000)")
-    parser.add_argument("--runs", type=int, default=4, help="runs that ask (default 4)")
+    parser.add_argument("--runs", type=int, default=4, help="runs that ask (default 4); in mode runs: how many runs")
+    parser.add_argument("--deaths", type=int, default=20, help="runs: killed runners whose end is timed (default 20)")
     parser.add_argument("--at-once", type=int, default=30, help="kills after which a broker is started at once")
     parser.add_argument("--after-1s", type=int, default=10, help="kills after which none can serve for 1 s")
     parser.add_argument("--after-60s", type=int, default=1, help="the same for 60 s")
@@ -125,8 +129,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1)
 
 
-def run(args: argparse.Namespace) -> Told | Compared:
+def run(args: argparse.Namespace) -> Told | Compared | RunsTold:
     """Do it."""
+    if args.mode == "runs":
+        return _runs(args)
     with private_settings() as settings, private_broker(settings):
         try:
             if args.mode == "slow":
@@ -135,6 +141,17 @@ def run(args: argparse.Namespace) -> Told | Compared:
             return asyncio.run(killed(settings, pauses, calls=args.calls, runs=args.runs, seed=args.seed))
         finally:
             end_broker(settings)
+
+
+def _runs(args: argparse.Namespace) -> RunsTold:
+    with private_settings() as settings, tempfile.TemporaryDirectory(prefix="psb-") as base:
+        try:
+            told = Chaos(settings, Path(base), runs=args.runs, seed=args.seed).carry_out()
+            if args.deaths:
+                told.death_to_completion_ms = asyncio.run(measure_deaths(settings, Path(base), count=args.deaths))
+        finally:
+            end_daemons(settings)
+    return told
 
 
 def end_broker(settings: Settings) -> None:
