@@ -125,8 +125,11 @@ def all_in_c(case: str, directory: Path, stack: ExitStack) -> Side:
 
 @contextmanager
 def _server(command: list[str]) -> Generator[int]:
-    """Run a server that says one line when it is ready; give its pid."""
-    process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE)
+    """Run a server that says one line when it is ready; give its pid.
+
+    In a session of its own, as our broker is: under load Linux divides the processors by session first.
+    """
+    process = subprocess.Popen(command, cwd=_ROOT, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdout is not None
     try:
         process.stdout.readline()
