@@ -23,7 +23,9 @@ from pisub.client.stopping import (
     GIVE_UP_AFTER_S,
     force_end,
     request_stop,
+    stop_by_signal,
     stop_grace_s,
+    unrecorded_end,
     wake_by_signal,
 )
 from pisub.client.views import current_view, process_of
@@ -140,13 +142,17 @@ class Run:
 
         Raises:
             WaitTimeoutError: The process could be neither reached nor ended, for instance on another machine.
+            RecordError: The disk is full. The message says whether the process was told all the same, by a signal.
         """
         view = await self.view()
         if view.state.is_terminal:
             return await self.result(GIVE_UP_AFTER_S)
-        await asyncio.to_thread(
-            request_stop, self._layout, self.id, source="a program", reason=reason, now_ms=self._clock.wall_ms()
-        )
+        try:
+            await asyncio.to_thread(
+                request_stop, self._layout, self.id, source="a program", reason=reason, now_ms=self._clock.wall_ms()
+            )
+        except OSError as refused:
+            return await self._stop_by_signal(view, refused)
         await self.wake(view)
         grace_s = stop_grace_s(view)
         with contextlib.suppress(WaitTimeoutError):
@@ -258,6 +264,13 @@ class Run:
 
         run_id = await asyncio.to_thread(submit_and_launch)
         return Run(run_id, layout=self._layout, bus=self._bus, settings=self._settings)
+
+    async def _stop_by_signal(self, view: RunView, refused: OSError) -> RunResult:
+        process = stop_by_signal(view, refused)
+        try:
+            return await self.result(stop_grace_s(view) + FORCE_AFTER_S)
+        except (WaitTimeoutError, OSError) as error:
+            raise unrecorded_end(self.id, process, refused) from error
 
     async def process(self) -> ProcessIdentity | None:
         """Return the runner's process; None while it has not started."""

@@ -8,6 +8,8 @@ import pytest
 
 from pisub.cli.exits import Exit
 from pisub.protocol.limits import MAX_TASK_BYTES
+from pisub.record.layout import Layout
+from pisub.record.reader import read_run
 from tests.support.eventually import eventually
 from tests.support.project import Project, make_project
 
@@ -82,3 +84,24 @@ def test_a_damaged_question_is_reported_where_questions_are_listed(project: Proj
     assert (listed.code, listed.out) == (Exit.OK, "")
     assert str(batch) in listed.err
     project.pisub("stop", run_id)
+
+
+def test_a_run_can_be_stopped_where_no_file_can_be_written(project: Project) -> None:
+    run_id = project.launch("sleep")
+    code, said = shell(project, f"ulimit -f 0; pisub stop {run_id}")
+    assert code == Exit.OK
+    assert "the request cannot be written (File too large): its process (pid " in said
+    result = read_run(Layout.of(project.settings), run_id).result
+    assert result is not None
+    assert (result.state, result.reason) == ("stopped", "signal")
+
+
+def test_an_answer_that_cannot_be_written_is_not_given_and_says_so(project: Project) -> None:
+    run_id = project.launch("ask")
+    open_ones = eventually(lambda: project.pisub("questions", "--json").json["questions"], what="it asks")
+    number = open_ones[0]["id"]
+    code, said = shell(project, f"ulimit -f 0; pisub answer {number} left")
+    assert code == Exit.RECORD
+    assert f"question {number} cannot be written (File too large): it is still open" in said
+    assert project.pisub("answer", number, "left").code == Exit.OK
+    assert project.pisub("stop", run_id).code == Exit.OK

@@ -16,7 +16,7 @@ from pisub.cli.select import read_value
 from pisub.client.stopping import wake_by_signal
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import UnknownRunError
+from pisub.errors import RecordError, UnknownRunError
 from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted
 from pisub.protocol.runs import runner_address
 from pisub.record.layout import Layout
@@ -47,7 +47,13 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         reason="" if is_answer else arguments.reason,
         at=at,
     )
-    won = record_outcome(layout, record.run_id, outcome)
+    try:
+        won = record_outcome(layout, record.run_id, outcome)
+    except OSError as error:
+        raise RecordError(
+            f"The outcome of question {arguments.question} cannot be written ({error.strerror}): it is still open. Make "
+            f"room in {layout.root}, and say it again."
+        ) from error
     if won != outcome:
         raise already_closed(won)
     _post(settings, layout, record, number)

@@ -19,7 +19,9 @@ from pisub.client.stopping import (
     GIVE_UP_AFTER_S,
     force_end,
     request_stop,
+    stop_by_signal,
     stop_grace_s,
+    unrecorded_end,
     wake_by_signal,
 )
 from pisub.client.views import current_view
@@ -43,7 +45,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         if arguments.declare_dead:
             view = _declare_dead(layout, view)
         else:
-            view = _stop(layout, settings, view, arguments.reason)
+            view = _stop(layout, settings, view, arguments.reason, console)
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(summarize(view))
         console.json("stopped", {**document, "wasOver": was_over})
@@ -56,9 +58,12 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     return Exit.OK
 
 
-def _stop(layout: Layout, settings: Settings, view: RunView, reason: str) -> RunView:
+def _stop(layout: Layout, settings: Settings, view: RunView, reason: str, console: Console) -> RunView:
     clock = SystemClock()
-    request_stop(layout, view.run_id, source="pisub stop", reason=reason, now_ms=clock.wall_ms())
+    try:
+        request_stop(layout, view.run_id, source="pisub stop", reason=reason, now_ms=clock.wall_ms())
+    except OSError as refused:
+        return _stop_by_signal(layout, view, refused, console)
     if not wake_by_signal(view):
         _wake_by_message(settings, view)
     grace_s = stop_grace_s(view)
@@ -72,6 +77,21 @@ def _stop(layout: Layout, settings: Settings, view: RunView, reason: str) -> Run
             f"Run {view.run_id} was told to stop and has not ended after {grace_s + GIVE_UP_AFTER_S:g} s; its process "
             "could not be verified, so it was not signalled."
         )
+    return seen
+
+
+def _stop_by_signal(layout: Layout, view: RunView, refused: OSError, console: Console) -> RunView:
+    """Stop a run although the disk takes no request."""
+    process = stop_by_signal(view, refused)
+    console.say(
+        f"the request cannot be written ({refused.strerror}): its process (pid {process.pid}) was told by a signal"
+    )
+    try:
+        (seen,) = wait_for_end(layout, [view.run_id], timeout_s=stop_grace_s(view) + FORCE_AFTER_S)
+    except OSError as error:  # its end cannot be written either
+        raise unrecorded_end(view.run_id, process, error) from error
+    if not has_ended(seen):
+        raise unrecorded_end(view.run_id, process, refused)
     return seen
 
 
