@@ -7,6 +7,7 @@ skipped with its reason.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -36,11 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Suite:
     """Run them all, one after the other."""
+    load_before = os.getloadavg()[0]
     reports: list[Report] = []
     for name, rounds, arguments in _PARTS:
         print(f"{name} …", file=sys.stderr)
         reports.append(_run(name, max(1, round(rounds * args.scale)), arguments))
-    suite = Suite(benchmark="all", machine=machine(), reports=reports)
+    suite = Suite(benchmark="all", machine=machine(), load_before=load_before, reports=reports)
     if args.write:
         all_readme.write(suite)
     return suite

@@ -25,7 +25,8 @@ def write(suite: Suite, path: Path = README) -> None:
     if not marker:
         raise ValueError(f"{path} has no line {MARKER!r}")
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    parts = [head + marker, f"Measured on {today}: {suite.machine}.", targets(suite.reports)]
+    where = f"Measured on {today}: {suite.machine}; load average {suite.load_before:.1f} before it began."
+    parts = [head + marker, where, targets(suite.reports)]
     parts += [section(report) for report in suite.reports]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 

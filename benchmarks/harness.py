@@ -84,6 +84,8 @@ class Suite(msgspec.Struct, kw_only=True):
 
     benchmark: str
     machine: str
+    #: What else the machine had to do: its load average when the suite began.
+    load_before: float
     reports: list[Report]
 
 

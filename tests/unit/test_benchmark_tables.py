@@ -59,9 +59,10 @@ def test_a_case_has_one_line_with_all_its_ratios_and_figures_have_the_digits_tha
 def test_writing_keeps_the_head_and_replaces_what_is_below(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text(f"# By hand\n\n{MARKER}\n\nold tables\n")
-    write(Suite(benchmark="all", machine="a machine", reports=[RIVALS]), page)
+    write(Suite(benchmark="all", machine="a machine", load_before=0.5, reports=[RIVALS]), page)
     text = page.read_text()
     assert text.startswith(f"# By hand\n\n{MARKER}\n\nMeasured on ")
+    assert "a machine; load average 0.5 before it began." in text
     assert "old tables" not in text
     assert text.count("## Targets") == text.count("## rivals") == 1
 
@@ -70,7 +71,7 @@ def test_a_page_without_the_marker_is_not_overwritten(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("# All by hand\n")
     with pytest.raises(ValueError, match="has no line"):
-        write(Suite(benchmark="all", machine="", reports=[]), page)
+        write(Suite(benchmark="all", machine="", load_before=0.0, reports=[]), page)
     assert page.read_text() == "# All by hand\n"
 
 
