@@ -86,7 +86,8 @@ def by_wire():
     victim, client = (PeerKind.RUNNER, "run:" + goal["run"]), PeerKind.CLIENT
     for kind, address in (victim, (client, "run:x"), (client, goal["host"])):
         other = RawClient(context, endpoint)
-        hello = Hello(wire_versions=WIRE_VERSIONS, kind=kind, address=address, incarnation=2**62, process=own_identity())
+        me = own_identity()
+        hello = Hello(wire_versions=WIRE_VERSIONS, kind=kind, address=address, incarnation=2**62, process=me)
         other.send(Kind.HELLO, hello)
         twice.append(getattr(other.answer(), "code", "welcome"))
         other.socket.close(0)

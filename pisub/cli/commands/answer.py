@@ -51,8 +51,8 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         won = record_outcome(layout, record.run_id, outcome)
     except OSError as error:
         raise RecordError(
-            f"The outcome of question {arguments.question} cannot be written ({error.strerror}): it is still open. Make "
-            f"room in {layout.root}, and say it again."
+            f"The outcome of question {arguments.question} cannot be written ({error.strerror}): it is still open. "
+            f"Make room in {layout.root}, and say it again."
         ) from error
     if won != outcome:
         raise already_closed(won)
