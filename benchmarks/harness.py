@@ -105,7 +105,8 @@ class Side(Protocol):
 class Worker:
     """A process ``python -m MODULE …`` that answers one JSON line with one JSON line until its input ends.
 
-    The first line is its own: it says that it is ready.
+    The first line is its own: it says that it is ready. It has a session of its own, as our broker has: under load
+    Linux divides the processors by session first.
     """
 
     def __init__(self, module: str, *arguments: str, environ: Mapping[str, str] | None = None) -> None:
@@ -115,6 +116,7 @@ class Worker:
             stdout=subprocess.PIPE,
             cwd=_ROOT,
             env={**caller_environment(), **(environ or {})},
+            start_new_session=True,
         )
         self.receive(object)
 

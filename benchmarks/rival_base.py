@@ -125,6 +125,7 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**caller_environment(), **(environ or {})},
+            start_new_session=True,  # as our broker's, see harness.Worker
         )
     try:
         if not wait_for(lambda: process.poll() is not None or is_ready(process.pid)) or process.poll() is not None:
