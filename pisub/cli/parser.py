@@ -206,6 +206,9 @@ def _resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _questions(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-a", "--all", action="store_true", help="also those that got no answer, in runs that `resume` can go on with"
+    )
     _session(parser, "only questions of this session")
     _json(parser)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
@@ -25,7 +25,6 @@ from pisub.ids import new_id
 from pisub.process import own_identity
 from pisub.protocol.checkpoint import Answer
 from pisub.protocol.limits import MAX_STEER_BYTES
-from pisub.protocol.runs import RunState
 from pisub.record.atomic import encode_record, exists, read_record, write_new
 from pisub.record.dirs import make_dir
 from pisub.record.layout import Layout
@@ -34,6 +33,7 @@ from pisub.record.reader import RunView, read_run
 from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
 from pisub.record.submit import submit_run
 from pisub.record.unanswered import Unanswered, list_answered, list_unanswered, question_key
+from pisub.runs.resumable import check_resumable
 from pisub.runs.spec import AgentSnapshot, RunSpec
 from pisub.session_file import AnySessionLine, SessionAnswer, SessionHead
 from pisub.utf8 import is_utf8
@@ -111,37 +111,6 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
         continue_session(layout.run(spec.run_id), spec, earlier, answers=given)
         submit_run(layout, spec)
     return Submission(spec=spec, message=launch_message(settings, spec, request.environ), needs_launch=True)
-
-
-def check_resumable(source: RunView) -> None:
-    """Pass for a run whose end allows it.
-
-    Raises:
-        RefusedError: It was stopped (``run_stopped``), goes on (``run_not_ended``), or its agent keeps no session here
-            (``resume_unsupported``).
-    """
-    match source.state:
-        case RunState.STOPPED:
-            raise RefusedError(
-                f"Run {source.run_id} was stopped, and what was stopped is not gone on with: run its agent again.",
-                code="run_stopped",
-            )
-        case RunState.RUNNING | RunState.QUEUED:
-            raise RefusedError(
-                f"Run {source.run_id} is {source.state}: tell its agent with `pisub steer`, or interrupt it first.",
-                code="run_not_ended",
-            )
-        case RunState.REJECTED:
-            raise RefusedError(f"Run {source.run_id} was rejected: it has nothing to go on with.", code="run_rejected")
-        case RunState.COMPLETE | RunState.FAILED | RunState.PAUSED:
-            pass
-        case _:
-            assert_never(source.state)
-    if source.spec.agent.runner.type == "external-cli":
-        raise RefusedError(
-            f"Agent {source.spec.agent.name} is a program (external-cli), which keeps no session: run it again.",
-            code="resume_unsupported",
-        )
 
 
 def match_answers(unanswered: Sequence[Unanswered], answers: Sequence[tuple[str, str]]) -> list[tuple[Unanswered, str]]:

@@ -66,12 +66,20 @@ def test_a_question_without_an_answer_is_shown_and_answered_with_the_resume(proj
     shown = project.pisub("show", run_id).out
     assert "unanswered 1" in shown
     assert "Which?" in shown
+    listed = project.pisub("questions", "--all", "--json").json["unanswered"]
+    assert [(each["number"], each["runId"], each["text"]) for each in listed] == [
+        (1, run_id, "Which?"),
+        (2, run_id, "Why?"),
+    ]
+    assert "unanswered" not in project.pisub("questions", "--json").json
+    assert f"pisub resume {run_id} MESSAGE --answer 1=VALUE" in project.pisub("questions", "-a").err
     wrong = project.pisub("resume", run_id, "here", "--answer", "Which?=up")
     assert (wrong.code, "is no option" in wrong.err) == (2, True)
     assert project.pisub("resume", run_id, "here", "--answer", "nothing").code == 2
     new = project.pisub("resume", run_id, "here", "--answer", "1=2", "--answer", "Why?=so = so").out.strip()
     assert project.pisub("wait", new).code == 0
     assert project.pisub("result", new).out == "ok: ('right', 'so = so')\n"
+    assert project.pisub("questions", "-a", "--json").json["unanswered"] == []
 
 
 def test_a_suspended_run_is_shown_as_stalled_and_an_unread_message_is_pending(project: Project) -> None:

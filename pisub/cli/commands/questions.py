@@ -9,6 +9,7 @@ import msgspec
 from pisub.cli.console import Console, safe, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.render import age, unique_prefixes
+from pisub.cli.unanswered import UnansweredQuestion, find_unanswered, unanswered_block
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError
@@ -46,11 +47,20 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     for problem in problems:
         console.warn(problem.message)
     asks = sorted(found_asks, key=lambda ask: ask.record.asked_at)
+    ended: list[UnansweredQuestion] = []
+    if arguments.all:
+        ended = find_unanswered(
+            layout, session_id=arguments.session, on_problem=lambda _run_id, error: console.warn(error.message)
+        )
     prefixes = unique_prefixes([ask.record.ask_id for ask in asks], ())
     found = [_question(ask.record, number, prefixes[ask.record.ask_id]) for ask in asks for number in ask.open_numbers]
     if console.is_json:
-        console.json("questions", {"questions": msgspec.to_builtins(found)})
+        more = {"unanswered": msgspec.to_builtins(ended)} if arguments.all else {}
+        console.json("questions", {"questions": msgspec.to_builtins(found), **more})
         return Exit.OK
+    if ended:
+        console.result("\n\n".join(map(unanswered_block, ended)))
+        console.say(f"\ngo on with: pisub resume {ended[0].run_id} MESSAGE --answer {ended[0].number}=VALUE\n")
     if not found:
         console.say("no open questions")
         return Exit.OK
