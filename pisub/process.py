@@ -181,6 +181,20 @@ def is_suspended(identity: ProcessIdentity) -> bool:
     return stat is not None and stat.start_ticks == identity.start_ticks and stat.state in _STOPPED_STATES
 
 
+def is_stopped(identity: ProcessIdentity) -> bool:
+    """Tell whether a process lives and is stopped (SIGSTOP, a debugger): it does nothing until somebody continues it.
+
+    False where that cannot be told.
+    """
+    if liveness(identity) is not Liveness.ALIVE:
+        return False
+    try:
+        stat = read_stat(identity.pid)
+    except PermissionError:
+        return False
+    return stat is not None and stat.start_ticks == identity.start_ticks and stat.state in _STOPPED_STATES
+
+
 def open_pidfd(identity: ProcessIdentity) -> int | None:
     """Open a pidfd for exactly this process; None if it is gone. The caller closes it.
 

@@ -19,7 +19,7 @@ from pisub.ids import check_id
 from pisub.launch import Program, program
 from pisub.launchers.base import Launched
 from pisub.launchers.key import installed_files, own_surroundings
-from pisub.launchers.nursery import NurseryPaths, NurseryUnavailableError, launch_by_nursery
+from pisub.launchers.nursery import NurseryPaths, NurserySilentError, NurseryUnavailableError, launch_by_nursery
 from pisub.launchers.protocol import LaunchAnswer, check_environment, decode_answer, encode_letter, request_for
 from pisub.paths import ensure_private_dir, runtime_dir
 from pisub.runs.spec import LaunchMessage
@@ -78,6 +78,8 @@ class LocalLauncher:
                         ),
                         "nursery",
                     )
+                except NurserySilentError:
+                    break
                 except NurseryUnavailableError:
                     continue
         return _launched(_launch_by_exec(letter, self._find_program()), "exec")

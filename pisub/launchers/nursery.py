@@ -6,7 +6,6 @@ key: its ``flock`` decides, and those that lose it say so by their exit code.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import socket
@@ -31,13 +30,16 @@ from pisub.launchers.protocol import (
     memory_file,
 )
 from pisub.paths import PRIVATE_FILE
-from pisub.process import Liveness, ProcessIdentity, liveness
+from pisub.process import Liveness, ProcessIdentity, is_stopped, liveness
 from pisub.small_files import read_small
 
 #: A cold nursery is up in 0.2 s, in 3 s on a busy machine; then there is the other way to launch.
 START_TIMEOUT_S: Final = 10.0
-#: A fork takes 4 ms. A nursery that is stopped or wedged is told from a busy one by this.
+#: A fork takes 4 ms, on a machine that thrashes a second. One that is silent for longer is wedged.
 ANSWER_TIMEOUT_S: Final = 10.0
+#: One that was seen stopped at this many looks in a row will not answer before somebody continues it: not waited for.
+_STOPPED_LOOKS: Final = 3
+_STOPPED_LOOK_S: Final = 0.3
 #: Another launcher's nursery is looked for this often while it starts.
 _LOOK_S: Final = 0.01
 _MAX_IDENTITY_BYTES: Final = 4096
@@ -48,6 +50,12 @@ class NurseryUnavailableError(PisubError):
     """No nursery took the launch, or it is not known whether one did. Asking again is safe: a run begins once."""
 
     code = "nursery_unavailable"
+
+
+class NurserySilentError(NurseryUnavailableError):
+    """A nursery is there and says nothing. Asking it again would be silence again."""
+
+    code = "nursery_silent"
 
 
 class NurseryPaths(msgspec.Struct, frozen=True):
@@ -87,18 +95,22 @@ def launch_by_nursery(
     """
     connection = _connect(paths.socket) or _start(paths, find_program, idle_exit_ms)
     with connection:
-        return _ask(connection, request, letter)
+        return _ask(connection, paths, request, letter)
 
 
 def nurseries(runtime_dir: Path) -> list[ProcessIdentity]:
     """Return the nurseries of a runtime directory that live. A run's cleanup must spare them, whoever started them."""
-    found: list[ProcessIdentity] = []
-    for path in sorted(runtime_dir.glob("nursery-*.lock")):
-        with contextlib.suppress(OSError, msgspec.DecodeError):
-            identity = msgspec.json.decode(read_small(path, _MAX_IDENTITY_BYTES), type=ProcessIdentity)
-            if liveness(identity) is not Liveness.DEAD:
-                found.append(identity)
-    return found
+    found = (_holder(path) for path in sorted(runtime_dir.glob("nursery-*.lock")))
+    return [each for each in found if each is not None]
+
+
+def _holder(lock: Path) -> ProcessIdentity | None:
+    """Return the live nursery that a lock's file names; None where there is none, or it cannot be read."""
+    try:
+        identity = msgspec.json.decode(read_small(lock, _MAX_IDENTITY_BYTES), type=ProcessIdentity)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return None if liveness(identity) is Liveness.DEAD else identity
 
 
 def peer_user(connection: socket.socket) -> int:
@@ -175,21 +187,41 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _ask(connection: socket.socket, request: LaunchRequest, letter: bytes) -> LaunchAnswer:
+def _ask(connection: socket.socket, paths: NurseryPaths, request: LaunchRequest, letter: bytes) -> LaunchAnswer:
     try:
         memory = memory_file(letter)
     except OSError as error:
         raise NurseryUnavailableError(f"No memory file could be made for the launch: {error.strerror}.") from error
     try:
         socket.send_fds(connection, [encode_packet(request)], [memory])
-        data = connection.recv(MAX_PACKET_BYTES)
-    except OSError as error:  # a timeout is one as well
+        data = _receive(connection, paths)
+    except OSError as error:
         raise NurseryUnavailableError(f"The nursery did not answer: {error.strerror or error}.") from error
     finally:
         os.close(memory)
+    if data is None:
+        raise NurserySilentError(f"The nursery at {paths.socket} does not answer.")
     if not data:
         raise NurseryUnavailableError("The nursery left before it answered.")
     try:
         return decode_answer(data)
     except ProtocolError as error:
         raise NurseryUnavailableError(f"The nursery's answer does not decode: {error.message}") from error
+
+
+def _receive(connection: socket.socket, paths: NurseryPaths) -> bytes | None:
+    """Return the answer; None when it does not come: the nursery is stopped, or was silent for too long.
+
+    A busy nursery is waited for. A stopped one may carry the launch out once it is continued: its runner then finds
+    that the run has begun elsewhere.
+    """
+    end = time.monotonic() + ANSWER_TIMEOUT_S
+    connection.settimeout(_STOPPED_LOOK_S)
+    looks = 0
+    while time.monotonic() < end and looks < _STOPPED_LOOKS:
+        try:
+            return connection.recv(MAX_PACKET_BYTES)
+        except TimeoutError:
+            holder = _holder(paths.lock)
+            looks = looks + 1 if holder is not None and is_stopped(holder) else 0
+    return None

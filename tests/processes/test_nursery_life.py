@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 
 from pisub.config import Settings
 from pisub.errors import EnvironmentTooLargeError, InvalidArgumentError, LaunchError
-from pisub.launchers.nursery import nurseries
+from pisub.launchers.nursery import ANSWER_TIMEOUT_S, nurseries
 from pisub.launchers.protocol import (
     LaunchRequest,
     decode_answer,
@@ -23,6 +24,8 @@ from pisub.launchers.protocol import (
     request_for,
 )
 from pisub.process import Liveness, ProcessIdentity, liveness, send_signal
+from pisub.record.atomic import read_record
+from pisub.record.model import Started
 from pisub.runs.spec import LaunchMessage
 from runner.nursery.core import MAX_UNREAD_ANSWERS
 from tests.support.eventually import eventually
@@ -252,3 +255,24 @@ def test_a_user_s_runner_py_in_the_directory_and_on_pythonpath_does_no_harm(
     assert (out.stdout, out.stderr) == ([b"exec\n", b"nursery\n"][nursery], b"")
     proof_of(settings, message)
     assert b"the user module" not in run_paths(settings, message).stderr_log.read_bytes()
+
+
+def test_a_stopped_nursery_is_passed_over_soon_and_what_it_forks_later_leaves(
+    settings: Settings, tmp_path: Path
+) -> None:
+    first, second = submitted(settings, tmp_path), submitted(settings, tmp_path)
+    assert launcher(settings, "wait").launch_blocking(first).via == "nursery"
+    nursery = the_nursery(settings)
+    send_signal(nursery, signal.SIGSTOP)
+    began = time.monotonic()
+    launched = launcher(settings, "wait").launch_blocking(second)
+    assert launched.via == "exec"
+    assert time.monotonic() - began < ANSWER_TIMEOUT_S / 2
+    paths = run_paths(settings, second)
+    eventually(paths.started.exists, what="the new interpreter's runner begins")
+    send_signal(nursery, signal.SIGCONT)
+    eventually((tmp_path / "second").exists, what="the nursery's late runner finds the run begun, and leaves")
+    end(settings, tmp_path, first, second)
+    started_by = read_record(paths.started, Started)
+    assert started_by is not None
+    assert started_by.process == launched.process == proof_of(settings, second).process
