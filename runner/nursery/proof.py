@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
+from pisub.errors import RecordError
 from pisub.process import ProcessIdentity
 from pisub.record.atomic import encode_record, read_record, write_new
 from pisub.record.layout import Layout
@@ -38,5 +40,19 @@ def settle(death: Death, layout: Layout, spare: Iterable[ProcessIdentity]) -> Pr
     else:
         are_orphans_left = not end_orphans(run_id, process, spare)
     proof = proof_of(death, are_orphans_left=are_orphans_left, now_ms=time.time_ns() // 1_000_000)
-    write_new(paths.process_terminal, encode_record(proof), fsync=False)
-    return proof
+    if write_new(paths.process_terminal, encode_record(proof), fsync=False):
+        return proof
+    return _standing(paths.process_terminal, proof)
+
+
+def _standing(path: Path, proof: ProcessTerminalProof) -> ProcessTerminalProof:
+    """Return the proof that was there: it stands, an unknown one too. One that does not parse proves nothing."""
+    try:
+        found = read_record(path, ProcessTerminalProof)
+    except RecordError:
+        found = None
+    if found is not None:
+        return found
+    return ProcessTerminalProof(
+        run_id=proof.run_id, state="unknown", reason="proof-write-failed", process=proof.process
+    )
