@@ -105,3 +105,13 @@ def test_a_rival_that_is_not_installed_is_named(private_places: Path) -> None:
     printed: dict[str, Any] = msgspec.json.decode(done.stdout)
     assert printed["skipped"] == ["nats (the package nats is not installed)"]
     assert {row["case"] for row in printed["rows"]} == {"pisub call", "zmq.asyncio"}
+
+
+def test_chaos_counts_what_a_stopped_subscriber_gets_and_misses(private_places: Path) -> None:
+    scratch = private_places / "t"
+    done = run("chaos", scratch, "slow", "--rounds", "1", "--updates", "2000")
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = msgspec.json.decode(done.stdout)
+    assert (printed["benchmark"], printed["terminal_lost"], printed["unaccounted"]) == ("chaos slow", 0, 0)
+    assert printed["ratio"] > 0
+    assert list(scratch.iterdir()) == []
