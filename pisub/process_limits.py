@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import resource
+import sys
 from collections.abc import Mapping
 from typing import Final
 
@@ -15,10 +16,16 @@ from typing import Final
 _NAMES: Final = ("AS", "CPU", "DATA", "FSIZE", "NPROC")
 
 
-def raise_soft_limits() -> None:
-    """Raise this process's soft limits to its hard ones, which only root could exceed."""
-    for name in _NAMES:
+def raise_soft_limits(*, descriptors: bool = False) -> None:
+    """Raise this process's soft limits to its hard ones, which only root could exceed; descriptors where asked."""
+    for name in (*_NAMES, "NOFILE") if descriptors else _NAMES:
         _set(name, resource.RLIM_INFINITY)
+
+
+def hard_limit_of_descriptors() -> int:
+    """Return how many descriptors this process may ever have; lowered, it stays so."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return sys.maxsize if hard == resource.RLIM_INFINITY else hard
 
 
 def soft_limits() -> dict[str, int]:

@@ -13,7 +13,6 @@ import os
 import queue
 import socket
 import threading
-import traceback
 from typing import assert_never
 
 from structlog.typing import FilteringBoundLogger
@@ -23,6 +22,7 @@ from pisub.config import Settings
 from pisub.engines.base import AskCallback, Engine, EngineEvent, Settled, Steered, SteeringKnown
 from pisub.errors import PisubError
 from pisub.process import ProcessIdentity
+from pisub.process_limits import raise_soft_limits
 from pisub.protocol.checkpoint import Question
 from pisub.protocol.limits import INBOX_REREAD_S
 from pisub.protocol.runs import InboxRead, RunState
@@ -34,7 +34,7 @@ from . import effects as fx
 from . import events as ev
 from .announcer import Announcer
 from .ask_service import AskService
-from .ending import Ending
+from .ending import Ending, leave_without_end
 from .host_watch import HostWatch
 from .inbox import Inbox
 from .intake import AskPosted, AskWithdrawn, Intake
@@ -47,8 +47,6 @@ from .steer_service import SteerService
 
 #: A record that refuses to be written is tried again after this long.
 RETRY_S = 0.25
-#: A bug in the shell's thread ends the process with this status (sysexits' EX_SOFTWARE); the coroner says the rest.
-EXIT_BUG = 70
 
 
 class RunnerShell:
@@ -178,11 +176,8 @@ class RunnerShell:
                 task.cancel()
             loop.run_until_complete(asyncio.sleep(0))
             loop.close()
-        except BaseException:  # noqa: BLE001  # the end of this thread: without it nobody would ever end the process
-            try:
-                traceback.print_exc()
-            finally:  # the disk may be full, and the agent may have closed the stream
-                os._exit(EXIT_BUG)
+        except BaseException as error:  # noqa: BLE001  # the end of this thread: else nobody would ever end the process
+            leave_without_end(error)
 
     async def _live(self) -> None:
         loop = asyncio.get_running_loop()
@@ -234,6 +229,8 @@ class RunnerShell:
         if dropped:
             self._recorder.note_dropped(dropped)
         if settled is not None:
+            # The agent may have lowered them for itself; the end must be written all the same.
+            raise_soft_limits(descriptors=True)
             # A request that was there before the agent ended counts, also if it is what ended it: the signal that
             # brings the news also interrupts what the agent is waiting for in C.
             self._look_at_inbox()

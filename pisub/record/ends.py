@@ -27,6 +27,8 @@ _STEP_STATES = {
     RunState.PAUSED: "paused",
     RunState.REJECTED: "rejected",
 }
+#: Exit code of a runner whose record refuses to be written, and always will (sysexits' EX_IOERR).
+EXIT_UNWRITTEN = 74
 _OPEN_STEP = frozenset({"running", "pending"})
 
 
@@ -176,6 +178,11 @@ def _cause_of_death(death: Death) -> tuple[str, str]:
     if proof is not None and proof.signal is not None:
         by = " (by a person, or by the kernel when memory ran out)" if proof.signal == "SIGKILL" else ""
         return "runner-died", f"The runner was killed by {proof.signal}{by}."
+    if proof is not None and proof.exit_code == EXIT_UNWRITTEN:
+        return "record-refused", (
+            "The runner could not write how it ended, and left without: its agent closed files that were not its own, "
+            "or lowered a limit of the process for good, or the disk refused for too long. The result is lost."
+        )
     if proof is not None and proof.exit_code is not None:
         return "runner-died", f"The runner ended with exit code {proof.exit_code} and without a result."
     process = death.started.process if death.started else death.status.process if death.status else None

@@ -1,19 +1,22 @@
 """Agents and disks at their worst: the run ends, with its own result, and says what happened."""
 
-import resource
 import shutil
 import signal
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pisub.config import Settings
+from pisub.launchers.local import LocalLauncher
 from pisub.protocol.runs import RunState
 from pisub.record.atomic import exists
 from pisub.record.layout import Layout
+from pisub.record.reader import read_run
+from pisub.record.results import read_result
 from pisub.runs.reconcile import reconcile_all
 from tests.support.eventually import HANG_S, eventually
-from tests.support.runner_runs import RunnerProcess, execute, python_runner, submit
+from tests.support.runner_runs import RunnerProcess, execute, launch_message, python_runner, submit
 
 
 def test_standard_error_on_a_full_disk_costs_the_log_and_nothing_else(settings: Settings, tmp_path: Path) -> None:
@@ -35,19 +38,51 @@ def test_an_agent_that_closes_its_streams_ends_as_any_other(settings: Settings, 
     assert "run_ended" in process.paths.stderr_log.read_text()
 
 
-def test_without_a_free_descriptor_at_its_end_a_run_waits_for_one(settings: Settings, tmp_path: Path) -> None:
-    source = """
+@pytest.mark.parametrize("limit", ["NOFILE", "FSIZE"])
+def test_a_limit_that_an_agent_lowers_for_itself_costs_the_run_nothing(
+    settings: Settings, tmp_path: Path, limit: str
+) -> None:
+    source = f"""
         import resource
         def main(child):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            resource.setrlimit(resource.RLIMIT_{limit}, (3, resource.getrlimit(resource.RLIMIT_{limit})[1]))
             return "done"
     """
-    process = RunnerProcess(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
-    eventually(lambda: "tree_not_seen" in process.paths.stderr_log.read_text(), what="the runner finds no descriptor")
-    hard = resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE)[1]
-    resource.prlimit(process.process.pid, resource.RLIMIT_NOFILE, (hard, hard))
-    result = process.wait()
+    _, result = execute(settings, submit(settings, python_runner(tmp_path, source), cwd=tmp_path))
     assert (result.state, result.output) == (RunState.COMPLETE, "done")
+
+
+_FOR_GOOD = {
+    "descriptors": "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))",
+    "file size": "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))",
+    "closed": "os.closerange(3, 1000)",
+}
+
+
+@pytest.mark.parametrize("nursery", [True, False], ids=["nursery", "exec"])
+@pytest.mark.parametrize("what", _FOR_GOOD.values(), ids=_FOR_GOOD.keys())
+def test_a_runner_that_its_agent_has_crippled_leaves_and_its_end_is_on_record_by_others(
+    settings: Settings, tmp_path: Path, what: str, nursery: bool
+) -> None:
+    source = f"""
+        import os, resource
+        def main(child):
+            {what}
+            return "done"
+    """
+    spec = submit(settings, python_runner(tmp_path, source), cwd=tmp_path)
+    launcher = LocalLauncher(msgspec.structs.replace(settings, nursery=nursery))
+    launcher.launch_blocking(launch_message(settings, spec))
+    paths = Layout.of(settings).run(spec.run_id)
+    result = eventually(lambda: read_result(paths), what="a coroner writes the end")
+    assert result is not None
+    # libzmq aborts the process where it finds its own descriptor closed first.
+    assert (result.state, result.reason in {"record-refused", "runner-died"}) == (RunState.FAILED, True)
+    if "closerange" not in what:
+        assert result.reason == "record-refused"
+        assert (result.error or "").startswith("The runner could not write how it ended, and left without")
+    layout = Layout.of(settings)
+    eventually(lambda: not read_run(layout, spec.run_id).needs_reconcile, what="its record is finished")
 
 
 @pytest.mark.parametrize("error", ["BaseException('x')", "GeneratorExit('x')", "SystemExit(0)", "KeyboardInterrupt()"])
