@@ -23,6 +23,9 @@ def run_detached(settings: Settings) -> int:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
+        # A session of its own before the parent's goes: a runner that happened to start this broker knows by it that
+        # the process is not its child's, and leaves it alone.
+        os.setsid()
         os.close(reader)
 
         def say_so() -> None:

@@ -18,6 +18,9 @@ from pisub.errors import AlreadyRunningError, UnsafePathError
 from pisub.launch import BROKER_FILE, BROKER_LOCK, BROKER_SOCKET, BrokerInfo
 from pisub.paths import PRIVATE_FILE
 
+#: Opens a name without opening what it names: a socket cannot be opened. macOS has O_EVTONLY for the same.
+_PIN = getattr(os, "O_PATH", 0) or getattr(os, "O_EVTONLY", 0)
+
 
 class Singleton:
     """The right to serve a runtime directory, held by an flock for as long as this object is open."""
@@ -27,6 +30,7 @@ class Singleton:
         self._lock = -1
         self._lock_id = (0, 0)
         self._socket_id: tuple[int, int] | None = None
+        self._socket_pin = -1
 
     @property
     def socket_path(self) -> Path:
@@ -84,7 +88,12 @@ class Singleton:
     def publish(self, info: BrokerInfo) -> None:
         """Say where the broker is: call it once the socket is bound."""
         self.socket_path.chmod(PRIVATE_FILE)
-        self._socket_id = _file_id(self.socket_path)
+        # Held open: the number of an inode that nobody holds is given to the next file, and that may be the next
+        # broker's socket when the directory was deleted under us.
+        self._unpin()
+        self._socket_pin = os.open(self.socket_path, _PIN | os.O_NOFOLLOW | os.O_CLOEXEC)
+        found = os.fstat(self._socket_pin)
+        self._socket_id = (found.st_dev, found.st_ino)
         temporary = self._directory / f"{BROKER_FILE}.{os.getpid()}.tmp"
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
@@ -115,6 +124,7 @@ class Singleton:
 
     def close(self) -> None:
         """Remove the lock's file, if it is still ours, and release the lock. Last of all."""
+        self._unpin()
         if self._lock >= 0:
             path = self._directory / BROKER_LOCK
             if _file_id(path) == self._lock_id:  # who opened it before this looks at the inode after its flock
@@ -122,6 +132,11 @@ class Singleton:
                     path.unlink()
             os.close(self._lock)
             self._lock = -1
+
+    def _unpin(self) -> None:
+        if self._socket_pin >= 0:
+            os.close(self._socket_pin)
+            self._socket_pin = -1
 
 
 def _file_id(path: Path) -> tuple[int, int] | None:

@@ -139,6 +139,22 @@ def test_a_lock_that_was_replaced_is_noticed(singleton: Singleton, directory: Pa
     assert (directory / "broker.lock").exists()
 
 
+def test_the_next_broker_s_socket_is_left_alone_whatever_number_its_file_got(
+    singleton: Singleton, directory: Path
+) -> None:
+    singleton.acquire()
+    with socket.socket(socket.AF_UNIX) as ours:
+        ours.bind(str(singleton.socket_path))
+        singleton.publish(info())
+        singleton.socket_path.unlink()
+    # Ours is closed and its name gone: a file system gives the number of its inode to the next file.
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(str(singleton.socket_path))
+        assert singleton.is_displaced()
+        singleton.remove_socket()
+        assert singleton.socket_path.exists()
+
+
 def test_what_is_published_is_what_clients_find_and_only_while_its_process_lives(
     singleton: Singleton, directory: Path
 ) -> None:
