@@ -11,6 +11,7 @@ import site
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final, Literal
@@ -37,6 +38,8 @@ _MAX_LOG_BYTES: Final = 1024 * 1024
 _TAIL_CHARS: Final = 2_000
 #: How long to wait between two looks for a broker that somebody else is starting, or that is leaving.
 _LOOK_AGAIN_S: Final = 0.02
+#: How often who waits for a start looks whether it is still wanted.
+_LOOK_UP_S: Final = 0.1
 _MAX_INFO_BYTES: Final = 64 * 1024
 
 
@@ -145,10 +148,17 @@ def find_broker(settings: Settings) -> BrokerInfo | None:
     return None if liveness(info.process) is Liveness.DEAD else info
 
 
-def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
+def ensure_broker(
+    settings: Settings, *, timeout_s: float = 10.0, is_given_up: Callable[[], bool] = lambda: False
+) -> BrokerInfo:
     """Return where the broker is; start one when none runs. Blocks: asyncio programs call it in a thread.
 
     Any number of processes may call this at once: exactly one broker serves afterwards, and but one of them starts it.
+
+    Args:
+        settings: Where the broker is.
+        timeout_s: How long to try.
+        is_given_up: Asked again and again, in the caller's thread; true ends the attempt soon, with an error.
 
     Raises:
         BrokerUnavailableError: None could be started in time; the message has the end of its log.
@@ -161,6 +171,8 @@ def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
             info = find_broker(settings)
             if info is not None:
                 return info
+            if is_given_up():
+                raise BrokerUnavailableError("The search for a broker was given up.")
             if time.monotonic() >= end:
                 raise _unavailable(directory, f"no broker came up within {timeout_s:g} s")
             if not turn.take():
@@ -169,24 +181,27 @@ def ensure_broker(settings: Settings, *, timeout_s: float = 10.0) -> BrokerInfo:
             info = find_broker(settings)  # whoever had the turn before may have started it
             if info is not None:
                 return info
-            _take_turn(settings, directory, end, turn)
+            _take_turn(settings, directory, end, turn, is_given_up)
 
 
-def _take_turn(settings: Settings, directory: Path, end: float, turn: StartLock) -> None:
+def _take_turn(
+    settings: Settings, directory: Path, end: float, turn: StartLock, is_given_up: Callable[[], bool]
+) -> None:
     if (known := turn.failed_meanwhile()) is not None:
         raise BrokerUnavailableError(known)
     try:
-        code = _start_broker(settings, directory, end)
+        code = _start_broker(settings, directory, end, is_given_up)
         if code not in (0, EXIT_ALREADY_RUNNING):
             raise _unavailable(directory, f"its start ended with code {code}")
     except BrokerUnavailableError as error:
-        turn.leave_failure(error.message)
+        if not is_given_up():
+            turn.leave_failure(error.message)
         raise
     if code == EXIT_ALREADY_RUNNING:
         time.sleep(_LOOK_AGAIN_S)  # the holder of the broker's lock is about to say where it is, or is leaving
 
 
-def _start_broker(settings: Settings, directory: Path, end: float) -> int:
+def _start_broker(settings: Settings, directory: Path, end: float, is_given_up: Callable[[], bool]) -> int:
     arguments = ["--detach", "--runtime-dir", str(directory), "--log-level", settings.log_level]
     if settings.idle_exit_ms is not None:
         arguments += ["--idle-exit-ms", str(settings.idle_exit_ms)]
@@ -195,12 +210,15 @@ def _start_broker(settings: Settings, directory: Path, end: float) -> int:
     except OSError as error:
         raise _unavailable(directory, str(error)) from error
     with starter:
-        try:
-            # It leaves as soon as the broker that it forked serves, so there is nothing to poll and nothing to reap.
-            return starter.wait(max(0.1, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            starter.kill()
-            raise _unavailable(directory, "its start took too long") from None
+        # It leaves as soon as the broker that it forked serves. Killed before, it leaves a broker or none.
+        while True:
+            try:
+                return starter.wait(_LOOK_UP_S)
+            except subprocess.TimeoutExpired:
+                if time.monotonic() < end and not is_given_up():
+                    continue
+                starter.kill()
+                raise _unavailable(directory, "its start took too long") from None
 
 
 def _unavailable(directory: Path, reason: str) -> BrokerUnavailableError:

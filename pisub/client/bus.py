@@ -15,7 +15,7 @@ import zmq
 from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_hello import Identity
-from pisub.client.bus_search import locator
+from pisub.client.bus_search import Locator
 from pisub.client.bus_shell import BusShell
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
 from pisub.config import Settings
@@ -95,7 +95,7 @@ class Bus:
             BrokerUnavailableError: None is there, or none could be started.
             IdentityInUseError: The address belongs to another live process.
         """
-        locate = locator(settings, start_broker=start_broker)
+        locate = Locator(settings, start_broker=start_broker)
         return await cls.open(locate, kind=kind, address=address, session=session, context=context)
 
     @classmethod

@@ -12,27 +12,35 @@ from pisub.errors import BrokerUnavailableError, PisubError
 from pisub.launch import ensure_broker, find_broker
 
 
-def locator(settings: Settings, *, start_broker: bool) -> Callable[[], str]:
-    """Return the function that finds the broker of a runtime directory, and with ``start_broker`` starts a missing one.
+class Locator:
+    """Finds the broker of a runtime directory, and with ``start_broker`` starts a missing one.
 
-    It blocks; it raises ``BrokerUnavailableError``.
+    Calling it blocks; it raises ``BrokerUnavailableError``.
     """
 
-    def locate() -> str:
-        if start_broker:
-            return ensure_broker(settings).address
-        found = find_broker(settings)
+    def __init__(self, settings: Settings, *, start_broker: bool) -> None:
+        self._settings = settings
+        self._start_broker = start_broker
+        self._given_up = threading.Event()
+
+    def __call__(self) -> str:
+        """Return the broker's address."""
+        if self._start_broker:
+            return ensure_broker(self._settings, is_given_up=self._given_up.is_set).address
+        found = find_broker(self._settings)
         if found is None:
             raise BrokerUnavailableError("No broker runs for this runtime directory; start one: pisub broker start")
         return found.address
 
-    return locate
+    def give_up(self) -> None:
+        """Let a call that another thread is in end soon, with an error. There is none afterwards that takes long."""
+        self._given_up.set()
 
 
 class BrokerSearch:
     """Runs ``locate`` in a thread and hands its outcome to ``on_ended`` on the loop.
 
-    The thread is a daemon: neither the end of the loop nor that of the interpreter waits for it.
+    The thread is a daemon: the end of the interpreter does not wait for it. ``stop`` does, in bounds.
     """
 
     def __init__(
@@ -44,10 +52,24 @@ class BrokerSearch:
         self._loop = loop
         self._locate = locate
         self._on_ended = on_ended
+        self._running: asyncio.Future[None] | None = None
 
     def begin(self) -> None:
         """Start a search. The caller sees to it that there is one at a time."""
+        self._running = self._loop.create_future()
         threading.Thread(target=self._run, name="pisub-find-broker", daemon=True).start()
+
+    async def stop(self, within_s: float) -> None:
+        """Wait until no search is under way: it holds files, and may be starting a broker. No longer than asked."""
+        if isinstance(self._locate, Locator):
+            self._locate.give_up()
+        if self._running is not None:
+            await asyncio.wait([self._running], timeout=within_s)
+
+    def _end(self, outcome: str | PisubError) -> None:
+        if self._running is not None and not self._running.done():
+            self._running.set_result(None)
+        self._on_ended(outcome)
 
     def _run(self) -> None:
         outcome: str | PisubError = BrokerUnavailableError("Looking for a broker failed: a bug, see the traceback.")
@@ -59,4 +81,4 @@ class BrokerSearch:
             outcome = BrokerUnavailableError(f"Looking for a broker failed: {error}.")
         finally:
             with contextlib.suppress(RuntimeError):  # the loop was closed in the meantime
-                self._loop.call_soon_threadsafe(self._on_ended, outcome)
+                self._loop.call_soon_threadsafe(self._end, outcome)

@@ -178,7 +178,7 @@ class BusShell:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self, *, flush_s: float) -> None:
-        """Say goodbye, end calls and tasks, close the socket. Takes at most ``2 * flush_s`` and the linger."""
+        """Say goodbye, end calls and tasks, close the socket. Takes at most ``3 * flush_s`` and the linger."""
         if self.is_closing:
             return
         self.is_closing = True
@@ -193,6 +193,7 @@ class BusShell:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks, timeout=flush_s)
+            await self._search.stop(flush_s)
         finally:
             self.run(self.core.close())
             if self._timer is not None:
