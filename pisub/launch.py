@@ -21,7 +21,7 @@ import msgspec
 from pisub.config import Settings, daemon_environment
 from pisub.errors import BrokerUnavailableError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, runtime_dir
-from pisub.process import Liveness, ProcessIdentity, liveness
+from pisub.process import Liveness, ProcessIdentity, is_stopped, liveness
 from pisub.protocol.base import Record
 from pisub.record.tails import read_tail
 from pisub.small_files import read_small
@@ -30,6 +30,8 @@ from pisub.start_lock import StartLock
 BROKER_LOCK: Final = "broker.lock"
 BROKER_SOCKET: Final = "broker.sock"
 BROKER_FILE: Final = "broker.json"
+#: ``code`` of the error of a broker that is there and does not answer.
+BROKER_SILENT: Final = "broker_silent"
 #: Exit code of a program that found another one of its kind at work.
 EXIT_ALREADY_RUNNING: Final = 3
 #: A log that is longer than this when a program starts is set aside, once.
@@ -146,6 +148,17 @@ def find_broker(settings: Settings) -> BrokerInfo | None:
     except (OSError, msgspec.DecodeError):
         return None  # the next broker writes it anew; who cannot read it cannot connect either
     return None if liveness(info.process) is Liveness.DEAD else info
+
+
+def silent_broker(info: BrokerInfo) -> BrokerUnavailableError:
+    """Return the error for a broker that is there and does not answer: another cannot serve beside it."""
+    pid = info.process.pid
+    why = f"it is stopped: `kill -CONT {pid}` continues it" if is_stopped(info.process) else "it hangs"
+    return BrokerUnavailableError(
+        f"The broker (pid {pid}) does not answer; {why}. `pisub broker stop --force` ends it, and the next client "
+        "starts another; runs and their results go on without.",
+        code=BROKER_SILENT,
+    )
 
 
 def ensure_broker(

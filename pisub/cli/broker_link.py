@@ -10,6 +10,7 @@ from typing import Final
 from pisub.client.bus import Bus
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, OutcomeUnknownError
+from pisub.launch import find_broker, silent_broker
 from pisub.protocol.base import Message
 from pisub.protocol.session import Done, PeerKind, Shutdown, Status, StatusReport
 
@@ -70,7 +71,8 @@ async def _bus(settings: Settings, session_id: str = "") -> AsyncGenerator[Bus]:
         async with asyncio.timeout(_CONNECT_S):
             bus = await Bus.connect(settings, kind=PeerKind.CLIENT, session=session_id, start_broker=False)
     except TimeoutError:
-        raise BrokerUnavailableError(f"The broker did not answer within {_CONNECT_S:g} s.") from None
+        found = find_broker(settings)
+        raise silent_broker(found) if found else BrokerUnavailableError("The broker has left.") from None
     try:
         yield bus
     finally:

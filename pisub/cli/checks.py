@@ -14,9 +14,10 @@ from typing import Final, Literal
 
 from pisub.config import Settings, config_path, unknown_variables
 from pisub.errors import PisubError
-from pisub.launch import find_broker
+from pisub.launch import find_broker, silent_broker
+from pisub.launchers.nursery import nurseries
 from pisub.paths import PRIVATE_DIR, ensure_private_dir, runtime_dir, state_root
-from pisub.process import Liveness, liveness, own_identity
+from pisub.process import Liveness, is_stopped, liveness, own_identity
 from pisub.protocol.base import Record
 from pisub.version import __version__
 
@@ -151,6 +152,8 @@ def _broker(settings: Settings) -> Check:
     info = find_broker(settings)
     if info is None:
         return _ok("broker", "none runs (the first client starts one)")
+    if is_stopped(info.process):
+        return _failed("broker", silent_broker(info).message)
     return _ok("broker", f"runs, pid {info.process.pid}, {info.address}")
 
 
@@ -160,6 +163,9 @@ def _nurseries(settings: Settings) -> Check:
     sockets = sorted(runtime_dir(settings).glob("nursery-*.sock"))
     if not sockets:
         return _ok("nursery", "none runs (the first launch starts one)")
+    stopped = [str(each.pid) for each in nurseries(runtime_dir(settings)) if is_stopped(each)]
+    if stopped:
+        return _warn("nursery", f"stopped (pid {', '.join(stopped)}): `kill -CONT` continues it; launches go without")
     return _ok("nursery", ", ".join(path.name for path in sockets))
 
 

@@ -237,6 +237,7 @@ def _host(parser: argparse.ArgumentParser) -> None:
 
 def _broker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["start", "status", "stop", "trace"])
+    parser.add_argument("--force", action="store_true", help="with stop: kill a broker that does not answer")
     _json(parser)
 
 

@@ -120,7 +120,9 @@ class Bus:
                 await bus._shell.ready
         except TimeoutError:
             await bus.close()
-            raise BrokerUnavailableError(f"The broker sent no Welcome within {CONNECT_TIMEOUT_S:g} s.") from None
+            silence = locate.silence() if isinstance(locate, Locator) else None
+            sentence = f"The broker sent no Welcome within {CONNECT_TIMEOUT_S:g} s."
+            raise silence or BrokerUnavailableError(sentence) from None
         except BaseException:
             await bus.close()
             raise

@@ -6,10 +6,16 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, PisubError
-from pisub.launch import ensure_broker, find_broker
+from pisub.launch import BrokerInfo, ensure_broker, find_broker, silent_broker
+from pisub.process import is_stopped
+
+#: A broker that is seen stopped at so many looks in a row is not waited for.
+_STOPPED_LOOKS: Final = 4
+_STOPPED_LOOK_S: Final = 0.25
 
 
 class Locator:
@@ -26,11 +32,25 @@ class Locator:
     def __call__(self) -> str:
         """Return the broker's address."""
         if self._start_broker:
-            return ensure_broker(self._settings, is_given_up=self._given_up.is_set).address
-        found = find_broker(self._settings)
-        if found is None:
+            found = ensure_broker(self._settings, is_given_up=self._given_up.is_set)
+        elif (there := find_broker(self._settings)) is not None:
+            found = there
+        else:
             raise BrokerUnavailableError("No broker runs for this runtime directory; start one: pisub broker start")
+        self._check_going(found)
         return found.address
+
+    def silence(self) -> BrokerUnavailableError | None:
+        """Return the error for a broker that was found and sent nothing; None where none is there."""
+        found = find_broker(self._settings)
+        return None if found is None else silent_broker(found)
+
+    def _check_going(self, found: BrokerInfo) -> None:
+        """See that the broker was not stopped by a signal: one that is for long answers nobody."""
+        for _ in range(_STOPPED_LOOKS):
+            if not is_stopped(found.process) or self._given_up.wait(_STOPPED_LOOK_S):
+                return
+        raise silent_broker(found)
 
     def give_up(self) -> None:
         """Let a call that another thread is in end soon, with an error. There is none afterwards that takes long."""

@@ -25,6 +25,10 @@ _POLLOUT: Final = int(zmq.POLLOUT)
 _MESSAGES_PER_TURN: Final = 256
 #: First try of libzmq to connect again, in ms, and all later ones (no back-off: the path is local).
 _RECONNECT_MS: Final = 20
+#: A broker whose process is stopped closes no connection. libzmq asks for a sign of life this often, and takes one for
+#: lost that gave none for so long: generous, because a false alarm on a busy machine costs a reconnection.
+_HEARTBEAT_MS: Final = 2_000
+_SILENCE_MS: Final = 6_000
 
 
 def new_context() -> zmq.Context[zmq.Socket[bytes]]:
@@ -70,6 +74,8 @@ class Dealer:
             (zmq.SNDHWM, high_water_mark),
             (zmq.RCVHWM, high_water_mark),
             (zmq.LINGER, 0),
+            (zmq.HEARTBEAT_IVL, _HEARTBEAT_MS),
+            (zmq.HEARTBEAT_TIMEOUT, _SILENCE_MS),
         ):
             self._socket.set(option, value)
         # The sugar class wraps send in Python and types get by option: the bare methods are three times as fast.

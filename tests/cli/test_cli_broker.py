@@ -6,6 +6,7 @@ import asyncio
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ import pytest
 from pisub.cli.exits import Exit
 from pisub.client.bus import Bus
 from pisub.config import Settings
+from pisub.launch import find_broker
+from pisub.process import Liveness, liveness, send_signal
 from pisub.protocol.session import PeerKind
 from tests.support.bus_peer import Echo, Said, Say
+from tests.support.eventually import eventually_async
 from tests.support.project import Project, make_project
 
 
@@ -100,3 +104,37 @@ def test_the_status_has_peers_roles_queues_drops_refusals_rates_uptime_and_epoch
     assert shown["epoch"]
     assert {"received", "peers", "queued_bytes", "suspended_now"} <= set(shown["counters"])
     assert "host:1" in text.out
+
+
+def test_a_stopped_broker_is_named_holds_up_nobody_and_ends_by_force(project: Project) -> None:
+    assert project.pisub("broker", "start").code == Exit.OK
+    info = find_broker(project.settings)
+    assert info is not None
+    assert send_signal(info.process, signal.SIGSTOP)
+    said = f"The broker (pid {info.process.pid}) does not answer; it is stopped: `kill -CONT {info.process.pid}`"
+    for arguments in (("broker", "status"), ("broker", "stop"), ("run", "echo", "hello")):
+        began = time.monotonic()
+        outcome = project.pisub(*arguments)
+        assert (outcome.code, said in outcome.err) == (Exit.UNAVAILABLE, True), outcome
+        assert time.monotonic() - began < 10, arguments
+    assert said in project.pisub("doctor").out
+    run_id = project.launch("echo", "hello")
+    assert project.pisub("wait", run_id).code == Exit.OK
+    forced = project.pisub("broker", "stop", "--force")
+    assert (forced.code, liveness(info.process)) == (Exit.OK, Liveness.DEAD), forced
+    assert f"(pid {info.process.pid}) was killed" in forced.err
+    assert project.pisub("run", "echo", "again").out == "again\n"
+
+
+def test_who_is_connected_notices_a_stopped_broker_and_comes_back_when_it_goes_on(project: Project) -> None:
+    async def scenario() -> None:
+        async with await Bus.connect(project.settings, kind=PeerKind.CLIENT) as bus:
+            info = find_broker(project.settings)
+            assert info is not None
+            assert send_signal(info.process, signal.SIGSTOP)
+            await eventually_async(lambda: not bus.is_connected, what="the silence is noticed")
+            assert send_signal(info.process, signal.SIGCONT)
+            await eventually_async(lambda: bus.is_connected, what="the client is known again")
+            assert bus.epoch == info.epoch
+
+    asyncio.run(scenario())

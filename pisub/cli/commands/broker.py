@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 from argparse import Namespace
 from typing import Any, Final
 
@@ -14,13 +15,15 @@ from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.render import duration, table
 from pisub.config import Settings
-from pisub.errors import WaitTimeoutError
+from pisub.errors import BrokerError, DeliveryError, WaitTimeoutError
 from pisub.launch import BrokerInfo, ensure_broker, find_broker
-from pisub.process import Liveness, ProcessIdentity, liveness, open_pidfd
+from pisub.process import Liveness, ProcessIdentity, liveness, open_pidfd, send_signal
 from pisub.protocol.session import PeerStatus
 from pisub.record.layout import Layout
 
 _LEAVES_WITHIN_S: Final = 5.0
+#: With ``--force``, for one that was asked or could not be.
+_FORCED_AFTER_S: Final = 1.0
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -29,7 +32,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         case "start":
             return _say(console, ensure_broker(settings))
         case "stop":
-            return _stop(console, settings)
+            return _stop(console, settings, is_forced=arguments.force)
         case "trace":
             return _trace(console, settings)
         case _:
@@ -100,16 +103,30 @@ def _trace(console: Console, settings: Settings) -> Exit:
     return trace(settings, console)
 
 
-def _stop(console: Console, settings: Settings) -> Exit:
+def _stop(console: Console, settings: Settings, *, is_forced: bool) -> Exit:
     info = find_broker(settings)
     if info is None:
         return _none(console, Exit.OK)
     refuse_children(Layout.of(settings), "stop the broker")
     from pisub.cli.broker_link import shut_down  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
 
-    shut_down(settings)
-    if not _is_gone(info.process):
-        raise WaitTimeoutError(f"The broker (pid {info.process.pid}) has not left within {_LEAVES_WITHIN_S:g} s.")
+    try:
+        shut_down(settings)
+    except (BrokerError, DeliveryError):
+        if not is_forced:
+            raise
+    if not _is_gone(info.process, _FORCED_AFTER_S if is_forced else _LEAVES_WITHIN_S):
+        # Only this process: its identity is verified once more, by the pidfd that the signal goes through.
+        if (
+            not is_forced
+            or not send_signal(info.process, signal.SIGKILL)
+            or not _is_gone(info.process, _LEAVES_WITHIN_S)
+        ):
+            raise WaitTimeoutError(
+                f"The broker (pid {info.process.pid}) has not left within {_LEAVES_WITHIN_S:g} s. "
+                "`pisub broker stop --force` kills it."
+            )
+        console.say(f"it did not answer: its process (pid {info.process.pid}) was killed")
     if console.is_json:
         console.json("broker", {"isRunning": False})
     else:
@@ -117,11 +134,11 @@ def _stop(console: Console, settings: Settings) -> Exit:
     return Exit.OK
 
 
-def _is_gone(process: ProcessIdentity) -> bool:
+def _is_gone(process: ProcessIdentity, within_s: float) -> bool:
     descriptor = open_pidfd(process)
     if descriptor is not None:
         try:
-            select.select([descriptor], [], [], _LEAVES_WITHIN_S)
+            select.select([descriptor], [], [], within_s)
         finally:
             os.close(descriptor)
     return liveness(process) is Liveness.DEAD
