@@ -284,11 +284,13 @@ class Node:
             return
         self.handlers.add_subscription(subscription, self._published)
         self.core.subscriptions[subscription] = None
+        before = self.unsubscribed
 
         def ended(waiter: Waiter) -> None:
             if waiter.error is not None:
                 self.unsubscribe(subscription)
-            elif subscription in self.core.subscriptions:
+            elif subscription in self.core.subscriptions and self.unsubscribed == before:
+                # The word on a subscription that was taken back in between says nothing of the one made since.
                 self.confirmed[subscription] = self.link
 
         self.control(Subscribe(topic=topic, is_prefix=is_prefix), ended)
