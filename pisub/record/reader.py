@@ -122,6 +122,8 @@ def read_files(layout: Layout, paths: RunPaths) -> RunFiles:
         if files.reading.is_allowed:
             break
         files = _look(paths, spec)
+    if not files.reading.is_committed and not exists(paths.spec):
+        raise _no_run(layout, paths.run_id)  # removed while it was read: what is missing was there before
     return files
 
 

@@ -148,7 +148,9 @@ def test_of_two_hosts_that_take_an_end_at_once_none_is_handled_twice_without_the
 
 def test_hosts_that_claim_at_once_get_different_numbers(layout: Layout) -> None:
     numbers = race([("claim_hosts", layout.root, 20)] * 4)
-    assert sorted(number for each in numbers for number in each) == list(range(1, 81))
+    assert all(each == sorted(each) for each in numbers), "each of one host is higher than the one before it"
+    taken = [number for each in numbers for number in each]
+    assert len(set(taken)) == len(taken) == 80  # there may be gaps: who finds a higher one gives its own back
 
 
 def test_listing_touches_no_run_that_has_ended(layout: Layout) -> None:

@@ -80,7 +80,9 @@ def test_a_follow_up_is_queued_in_a_turn_and_delivered_in_the_next(settings: Set
             return f"{[each.text for each in early]} {[each.text for each in late]}"
     """
     process = start(settings, tmp_path, source)
-    later, now = send(process, "later", Mode.FOLLOW_UP), send(process, "now")
+    now = send(process, "now")
+    eventually(lambda: not list(process.paths.steer_requests.iterdir()), what="the first is taken from the inbox")
+    later = send(process, "later", Mode.FOLLOW_UP)
     eventually(lambda: states(process, later) == [AckState.QUEUED], what="the follow-up is queued")
     assert states(process, now) == []
     (tmp_path / "go").touch()
