@@ -17,6 +17,10 @@ def check_questions(questions: Question | str | Sequence[Question | str]) -> tup
         InvalidArgumentError: A bound is broken; ``field`` names the question, counted from 0.
     """
     batch: Sequence[Question | str] = (questions,) if isinstance(questions, Question | str) else questions
+    if not isinstance(batch, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # an agent passes anything
+        raise InvalidArgumentError(
+            f"Ask a question, a text, or a list of them, not {type(batch).__name__}.", field="questions"
+        )
     if not 1 <= len(batch) <= MAX_QUESTIONS:
         raise InvalidArgumentError(f"Ask 1 to {MAX_QUESTIONS} questions at once, not {len(batch)}.", field="questions")
     return tuple(_check(each, f"questions[{index}]") for index, each in enumerate(batch))
@@ -52,6 +56,12 @@ def _shown(option: str) -> str:
 
 def _check(question: Question | str, field: str) -> Question:
     checked = Question(question) if isinstance(question, str) else question
+    if not isinstance(checked, Question):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+        raise InvalidArgumentError(f"A question is a Question or a text, not {type(checked).__name__}.", field=field)
+    given = (("text", checked.text), ("placeholder", checked.placeholder))
+    for part, value in (*given, *(("options", each) for each in checked.options)):
+        if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise InvalidArgumentError(f"{part} must be text, not {type(value).__name__}.", field=f"{field}.{part}")
     if not checked.text.strip():
         raise InvalidArgumentError("A question needs a text.", field=f"{field}.text")
     if len(checked.text) > MAX_QUESTION_CHARS:

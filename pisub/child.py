@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
 from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted
@@ -98,6 +99,8 @@ class Child:
             RefusedError: This agent may not ask, or has too many asks open.
         """
         batch = check_questions(questions)
+        if not isinstance(why, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # an agent passes anything
+            raise InvalidArgumentError(f"why must be a text, not {type(why).__name__}.", field="why")
         if not self._can_ask:
             raise RefusedError("This agent may not ask the human: its definition does not grant it.")
         known = (None,) * len(batch) if fresh else self._answers.take(batch)
@@ -169,7 +172,7 @@ class Child:
 
     def log(self, text: str) -> None:
         """Report a line of progress."""
-        self._shell.report(LogLine(str(text)))
+        self._shell.report(LogLine(without_surrogates(str(text))))
 
     @contextlib.contextmanager
     def tool(self, name: str, /, **arguments: Any) -> Generator[None]:
@@ -179,6 +182,7 @@ class Child:
             name: What is used.
             **arguments: What it is used on; long values are cut.
         """
+        name = checks.name(name, "name")
         call_id = next(self._calls)
         self._shell.report(ToolStarted(call_id, name, _summary(arguments)))
         is_error = True
@@ -199,6 +203,8 @@ class Child:
             InvalidArgumentError: The path leads out of the directory, or the content is too large.
             OSError: It could not be written.
         """
+        if not isinstance(content, str | bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+            raise InvalidArgumentError(f"content must be text or bytes, not {type(content).__name__}.", field="content")
         if isinstance(content, str) and not is_utf8(content):
             raise InvalidArgumentError("The text holds half of a surrogate pair, which UTF-8 cannot.", field="content")
         data = content.encode() if isinstance(content, str) else bytes(content)
@@ -207,7 +213,7 @@ class Child:
                 f"A file of a run has at most {MAX_ARTIFACT_BYTES // MIB} MiB: split it, or write it elsewhere.",
                 field="content",
             )
-        relative = Path(path)
+        relative = checks.path(path, "path")
         parts = relative.parts
         if relative.is_absolute() or not parts or ".." in parts or "\0" in str(relative) or not is_utf8(str(relative)):
             raise InvalidArgumentError(f"{str(relative)!r} is not a path inside the run's files.", field="path")

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pisub import arguments
 from pisub.client.bus import Bus
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, spawn_blocking
@@ -89,7 +90,7 @@ class Client:
             agent=agent,
             task=task,
             session_id=self.session_id,
-            cwd=None if cwd is None else Path(cwd),
+            cwd=None if cwd is None else arguments.path(cwd, "cwd"),
             run_id=run_id,
             label=label,
             timeout_ms=timeout_ms,
@@ -120,6 +121,7 @@ class Client:
             UnknownRunError: There is none.
             AmbiguousIdError: There are several.
         """
+        arguments.text(run_id, "run_id")
         found = find_run(self.layout, run_id, session_id=self.session_id)
         return Run(found, layout=self.layout, bus=self.bus, settings=self.settings)
 
@@ -248,6 +250,13 @@ async def host(
 
     if on_completion is not None and on_completions is not None:
         raise InvalidArgumentError("Give on_completion or on_completions, not both.", field="on_completions")
+    for field, handler in (("on_completion", on_completion), ("on_completions", on_completions)):
+        if handler is not None and not callable(handler):
+            raise InvalidArgumentError(f"{field} must be a function, not {type(handler).__name__}.", field=field)
+    if dialogs is not None and not (hasattr(dialogs, "select") and hasattr(dialogs, "input")):
+        raise InvalidArgumentError(
+            f"dialogs needs the methods select and input; {type(dialogs).__name__} has not both.", field="dialogs"
+        )
     if dialogs is None:
         from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
@@ -271,6 +280,10 @@ async def _connected(
 ) -> AsyncGenerator[Client]:
     if settings is not None and overrides:
         raise InvalidArgumentError("Give settings or single overrides, not both.", field="settings")
+    if settings is not None:
+        arguments.instance(settings, Settings, "settings")
+    if session is not None:
+        arguments.text(session, "session")
     chosen = load_settings(**overrides) if settings is None else settings
     session_id = check_session_id(session or chosen.session or new_id())
     layout = Layout.of(chosen)

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
+from pisub import arguments
 from pisub.client.bus import Bus
 from pisub.client.interrupting import request_interrupt
 from pisub.client.output import whole_output
@@ -35,7 +36,7 @@ from pisub.config import Settings, load_settings
 from pisub.errors import PisubError, RunFailedError, WaitTimeoutError
 from pisub.launchers.local import LocalLauncher
 from pisub.process import ProcessIdentity
-from pisub.protocol.limits import STEER_PATIENCE_S
+from pisub.protocol.limits import MAX_REASON_CHARS, STEER_PATIENCE_S
 from pisub.protocol.runs import InboxChanged, InboxRead, RunState, runner_address
 from pisub.record.journal import JournalReader
 from pisub.record.layout import Layout
@@ -109,6 +110,8 @@ class Run:
         Raises:
             WaitTimeoutError: The run had not ended in time.
         """
+        if timeout_s is not None:
+            arguments.seconds(timeout_s, "timeout_s")
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         async with self._wakes() as wakes:
@@ -144,6 +147,7 @@ class Run:
             WaitTimeoutError: The process could be neither reached nor ended, for instance on another machine.
             RecordError: The disk is full. The message says whether the process was told all the same, by a signal.
         """
+        arguments.text(reason, "reason", max_chars=MAX_REASON_CHARS)
         view = await self.view()
         if view.state.is_terminal:
             return await self.result(GIVE_UP_AFTER_S)
@@ -170,6 +174,7 @@ class Run:
             RefusedError: The run does not work now, or its agent is a program. Nothing was changed.
             WaitTimeoutError: The runner did not obey in time. The request stands.
         """
+        arguments.text(reason, "reason", max_chars=MAX_REASON_CHARS)
         view = await self.view()
         now_ms = self._clock.wall_ms()
         await asyncio.to_thread(request_interrupt, self._layout, view, source="a program", reason=reason, now_ms=now_ms)
@@ -204,6 +209,10 @@ class Run:
             RefusedError: The run is over, or its agent takes no messages at all.
             InvalidArgumentError: The message, the id or the mode breaks a bound.
         """
+        arguments.text(message, "message")
+        arguments.seconds(patience_s, "patience_s")
+        if request_id is not None:
+            arguments.text(request_id, "request_id")
         view, request = await asyncio.to_thread(
             send_message,
             self._layout,
@@ -248,6 +257,11 @@ class Run:
             RefusedError: It goes on, was stopped, has no session or no work time left, or another run goes on with it.
             LaunchError: The runner could not be started. The new run is recorded as failed.
         """
+        arguments.text(message, "message")
+        arguments.truth(attached, "attached")
+        for field, given in (("answers", answers), ("environ", environ)):
+            if given is not None:
+                arguments.texts(given, field)
         settings = load_settings() if self._settings is None else self._settings
         request = ResumeRequest(
             run_id=self.id,

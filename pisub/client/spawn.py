@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from pisub import arguments
 from pisub.agents.definition import snapshot
 from pisub.agents.discovery import discover
 from pisub.agents.trust import require_trust
@@ -21,10 +22,11 @@ from pisub.config import DEPTH_VARIABLE, RUN_ID_VARIABLE, Settings, caller_envir
 from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError, UnknownRunError
 from pisub.ids import check_id, check_session_id, is_id, new_id
 from pisub.launchers.local import LocalLauncher
+from pisub.launchers.protocol import check_environment
 from pisub.paths import runtime_dir, state_root
 from pisub.process import own_identity
 from pisub.process_limits import soft_limits
-from pisub.protocol.limits import MAX_DURATION_MS, MAX_TASK_BYTES
+from pisub.protocol.limits import MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYTES
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
@@ -81,6 +83,7 @@ def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submiss
         UntrustedProjectError: The agent is a project's that nobody has trusted.
         RefusedError: Children may not delegate that deep.
     """
+    _check_types(request)
     cwd = _checked_cwd(request.cwd)
     agent = resolve_agent(settings, request.agent, cwd)
     spec = _spec(settings, layout, request, agent, cwd)
@@ -167,8 +170,22 @@ def record_launch_error(layout: Layout, run_id: str, error: BaseException) -> La
     return problem
 
 
+def _check_types(request: SpawnRequest) -> None:
+    """Refuse what no annotation keeps a program from passing."""
+    arguments.name(request.agent, "agent")
+    arguments.text(request.label, "label", max_chars=MAX_LABEL_CHARS)
+    arguments.truth(request.attached, "attached")
+    if request.run_id is not None:
+        arguments.text(request.run_id, "run_id")
+    if request.environ is not None:
+        check_environment(dict(arguments.texts(request.environ, "environ")))
+    if request.on_no_host not in tuple(OnNoHost):
+        allowed = ", ".join(OnNoHost)
+        raise InvalidArgumentError(f"on_no_host is {request.on_no_host!a:.60}: use {allowed}.", field="on_no_host")
+
+
 def _checked_cwd(cwd: Path | None) -> Path:
-    directory = (Path.cwd() if cwd is None else cwd.expanduser()).absolute()
+    directory = (Path.cwd() if cwd is None else arguments.path(cwd, "cwd").expanduser()).absolute()
     if not directory.is_dir():
         raise InvalidArgumentError(f"The working directory {directory} does not exist.", field="cwd")
     if not is_utf8(str(directory)):
@@ -203,7 +220,7 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
         parent_run_id=None if parent is None else parent.run_id,
         root_run_id=None if parent is None else parent.spec.root_run_id or parent.run_id,
         timeout_ms=_checked_timeout(settings.timeout_ms if request.timeout_ms is None else request.timeout_ms),
-        on_no_host=request.on_no_host,
+        on_no_host=OnNoHost(request.on_no_host),
         ask_timeout_ms=settings.ask_timeout_ms or None,
         question_timeout_ms=settings.question_timeout_ms or None,
     )
@@ -222,10 +239,7 @@ def parent_run(layout: Layout) -> RunView | None:
 
 
 def _checked_task(task: str) -> str:
-    try:
-        size = len(task.encode())
-    except UnicodeEncodeError:
-        raise InvalidArgumentError("The task is not valid UTF-8 text.", field="task") from None
+    size = len(arguments.text(task, "task").encode())
     if not task.strip():
         raise InvalidArgumentError("The task is empty: say what the agent should do.", field="task")
     if size > MAX_TASK_BYTES:
@@ -237,11 +251,7 @@ def _checked_task(task: str) -> str:
 
 
 def _checked_timeout(timeout_ms: int) -> int | None:
-    if not 0 <= timeout_ms <= MAX_DURATION_MS:
-        raise InvalidArgumentError(
-            f"timeout_ms is {timeout_ms}: it must be 1 to {MAX_DURATION_MS}, or 0 for no deadline.", field="timeout_ms"
-        )
-    return timeout_ms or None
+    return arguments.whole_number(timeout_ms, "timeout_ms", lowest=0, highest=MAX_DURATION_MS) or None
 
 
 def _same_request(existing: RunView, wanted: RunSpec) -> RunSpec:

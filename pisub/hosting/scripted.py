@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 import yaml
 
+from pisub import arguments
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext
 
@@ -60,7 +61,17 @@ class ScriptedHuman:
     """
 
     def __init__(self, answers: Iterable[ScriptItem] = ()) -> None:
-        self._items = [ScriptedAnswer(answer=each) if isinstance(each, str) else each for each in answers]
+        given = list(answers) if isinstance(answers, Iterable) and not isinstance(answers, str) else None  # pyright: ignore[reportUnnecessaryIsInstance]  # what a test passes
+        if given is None:
+            raise InvalidArgumentError(
+                f"answers must be a list of items, not {type(answers).__name__}.", field="answers"
+            )
+        for each in given:
+            if not isinstance(each, str | ScriptedAnswer):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
+                raise InvalidArgumentError(
+                    f"An item is a text or a ScriptedAnswer, not {type(each).__name__}.", field="answers"
+                )
+        self._items = [ScriptedAnswer(answer=each) if isinstance(each, str) else each for each in given]
         self.asked: list[Asked] = []
         self.unmatched: list[str] = []
 
@@ -110,7 +121,7 @@ def load_answers(path: Path | str) -> list[ScriptItem]:
     Raises:
         InvalidArgumentError: It cannot be read, or is not such a list; the message names file and item.
     """
-    place = Path(path)
+    place = arguments.path(path, "path")
     try:
         with place.open("rb") as file:  # a pipe is as good as a file, and a device without an end is not read to it
             data = file.read(_MAX_SCRIPT_BYTES + 1)

@@ -57,6 +57,9 @@ MAX_TASK_BYTES = 4 * MIB
 DEFAULT_TIMEOUT_MS = 1_800_000
 #: Longest duration in milliseconds that any field takes: what a signed 32-bit timer holds (contract, runs 3.1).
 MAX_DURATION_MS = 2_147_483_647
+#: A name for people, in tables; and why somebody stops a run, which the record keeps.
+MAX_LABEL_CHARS = 1_000
+MAX_REASON_CHARS = 8_000
 
 #: Checkpoint: one question's time and the whole call's (seed).
 DEFAULT_QUESTION_TIMEOUT_MS = 180_000

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import pisub
 from pisub.client.spawn import SpawnRequest, spawn_blocking
 from pisub.errors import LaunchError
+from pisub.launch import Program
+from pisub.launchers.local import LocalLauncher
 from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.reader import list_runs
@@ -24,11 +25,14 @@ def project(tmp_path: Path) -> Project:
     return make_project(tmp_path / "project")
 
 
-def broken_environ(project: Project) -> None:
-    wrong: Any = {1: "a name is a text"}
-    request = SpawnRequest(agent="echo", task="x", session_id="s", cwd=project.root, environ=wrong)
+def broken_launcher(project: Project) -> None:
+    def find_program() -> Program:
+        raise TypeError("a bug")
+
+    request = SpawnRequest(agent="echo", task="x", session_id="s", cwd=project.root)
+    launcher = LocalLauncher(project.settings, find_program=find_program)
     with pytest.raises(TypeError):
-        spawn_blocking(project.settings, Layout.of(project.settings), request)
+        spawn_blocking(project.settings, Layout.of(project.settings), request, launcher=launcher)
 
 
 def given_up(project: Project) -> None:
@@ -37,7 +41,7 @@ def given_up(project: Project) -> None:
         spawn_blocking(project.settings, Layout.of(project.settings), request, is_given_up=lambda: True)
 
 
-@pytest.mark.parametrize("misfortune", [broken_environ, given_up])
+@pytest.mark.parametrize("misfortune", [broken_launcher, given_up])
 def test_whatever_comes_between_submission_and_launch_ends_the_run(
     project: Project, misfortune: Callable[[Project], None]
 ) -> None:

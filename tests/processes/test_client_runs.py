@@ -10,6 +10,7 @@ import pytest
 
 import pisub
 from pisub.errors import (
+    EnvironmentTooLargeError,
     InvalidArgumentError,
     LaunchError,
     RefusedError,
@@ -193,9 +194,13 @@ def test_a_launch_that_fails_is_recorded_as_failed_and_never_queued_for_ever(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        async with pisub.connect() as client:
-            with pytest.raises(LaunchError):
+        async with pisub.connect(nursery=False) as client:
+            with pytest.raises(EnvironmentTooLargeError):
                 await client.spawn("echo", "x", project.root, environ={"BIG": "x" * 2_000_000})
+            assert await client.runs(include_finished=True) == []
+            monkeypatch.setattr("sys.executable", "/no/such/interpreter")
+            with pytest.raises(LaunchError):
+                await client.spawn("echo", "x", project.root)
             (view,) = await client.runs(include_finished=True)
             assert view.state is RunState.FAILED
             assert view.result is not None

@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,3 +142,41 @@ def test_a_question_out_of_bounds_is_the_asker_s_error_and_asks_nobody(
         asyncio.run(child_in(tmp_path, shell).ask(questions))
     assert caught.value.field == field
     assert shell.asked == []
+
+
+@pytest.mark.parametrize(
+    ("field", "questions"),
+    [
+        ("questions", None),
+        ("questions", 5),
+        ("questions", {"a"}),
+        ("questions[0]", [None]),
+        ("questions[0].text", [Question(5)]),  # type: ignore[arg-type]  # what is tested
+        ("questions[0].options", [Question("x", options=[1, 2])]),  # type: ignore[list-item]  # as above
+        ("questions[0].placeholder", [Question("x", placeholder=None)]),  # type: ignore[arg-type]  # as above
+    ],
+    ids=str,
+)
+def test_what_is_no_question_is_refused_by_its_place(tmp_path: Path, field: str, questions: Any) -> None:
+    shell = RecordingShell()
+    with pytest.raises(InvalidArgumentError) as caught:
+        asyncio.run(child_in(tmp_path, shell).ask(questions))
+    assert (caught.value.field, shell.asked) == (field, [])
+
+
+def test_what_an_agent_reports_wrongly_is_refused_by_the_argument_s_name(tmp_path: Path) -> None:
+    child = child_in(tmp_path, RecordingShell())
+    wrong: list[tuple[str, Callable[[], object]]] = [
+        ("why", lambda: asyncio.run(child.ask("Which?", why=None))),  # type: ignore[arg-type]  # as above
+        ("path", lambda: child.write(None, "x")),  # type: ignore[arg-type]  # as above
+        ("path", lambda: child.write("", "x")),
+        ("path", lambda: child.write("a\0b", "x")),
+        ("content", lambda: child.write("a", None)),  # type: ignore[arg-type]  # as above
+        ("content", lambda: child.write("a", 5)),  # type: ignore[arg-type]  # as above
+        ("name", lambda: child.tool(None).__enter__()),  # type: ignore[arg-type]  # as above
+    ]
+    for field, attempt in wrong:
+        with pytest.raises(InvalidArgumentError) as caught:
+            attempt()
+        assert caught.value.field == field
+    assert list(tmp_path.iterdir()) == []
