@@ -22,6 +22,8 @@ _DEAD_STATES = frozenset("ZXx")
 _MAX_PASSES = 20
 _BROKERS = ([b"broker"], [b"pisub.broker"])
 _NURSERIES = ([b"runner", b"nursery"], [b"pisub.runner", b"nursery"])
+#: What ``ps`` shows of a runner.
+RUNNER_TITLE = b"pisub: run "
 _RUN_MARK = f"{RUN_ID_VARIABLE}=".encode()
 
 
@@ -102,7 +104,7 @@ class ProcessTree:
             stat = below.pop()
             if stat.state in _DEAD_STATES:
                 zombies.append(stat)
-            elif _is_daemon(stat):
+            elif is_daemon(stat):
                 continue
             else:
                 alive.append(stat)
@@ -110,7 +112,16 @@ class ProcessTree:
         return alive, zombies
 
 
-def _is_daemon(stat: ProcessStat) -> bool:
+def is_ours(stat: ProcessStat) -> bool:
+    """Tell a daemon of ours, or the runner of a run, from what a run started: nobody cleans them up with another."""
+    try:
+        title = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return title.startswith(RUNNER_TITLE) or is_daemon(stat)
+
+
+def is_daemon(stat: ProcessStat) -> bool:
     """Tell a daemon of ours, which this run happened to start, from the run's own: it bears the mark of no run."""
     if stat.session_id != stat.pid:
         return False

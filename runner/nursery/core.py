@@ -31,6 +31,9 @@ class NurseryCore:
         self._runners: dict[int, Runner] = {}
         self._dead: deque[int] = deque()
         self._held: set[int] = set()
+        self._fresh: list[Runner] = []
+        self._strangers: set[int] = set()
+        self._adopted: dict[int, tuple[int, ...]] = {}
         self._coroners: dict[int, int] = {}
         self._checked_at = now
         self._enforced_at = now
@@ -55,11 +58,34 @@ class NurseryCore:
         if pid not in self._held:
             self._held.add(pid)
             self._dead.append(pid)
+            self._fresh.append(self._runners[pid])
         return True
 
     def living(self) -> list[int]:
         """Return the children whose end was not seen yet: runners and coroners."""
         return [*(pid for pid in self._runners if pid not in self._held), *self._coroners]
+
+    def fresh_deaths(self) -> list[Runner]:
+        """Return the runners that have died since this was asked last."""
+        fresh, self._fresh = self._fresh, []
+        return fresh
+
+    def note_children(self, children: list[int], killed: list[Runner], left: list[Runner]) -> None:
+        """Say which children there are just after deaths, before anything else can become one.
+
+        A runner adopts what its own descendants leave, so a child that was not forked here comes from a runner that is
+        dead. One that was not there at the deaths before belongs to these: to those that were killed, which could not
+        clean up; where some left by themselves it may be meant to stay, and only those are told.
+        """
+        strangers = {pid for pid in children if pid not in self._runners and pid not in self._coroners}
+        new = tuple(sorted(strangers - self._strangers))
+        self._strangers = strangers
+        for runner in left or killed:
+            self._adopted[runner.process.pid] = new
+
+    def adopted_from(self, runner: Runner) -> tuple[int, ...]:
+        """Return the children that came from a dead runner."""
+        return self._adopted.get(runner.process.pid, ())
 
     def should_enforce(self, now: float) -> bool:
         """Whether it is time to look for runners that do not obey; saying yes counts as having looked."""
@@ -92,6 +118,7 @@ class NurseryCore:
         pid = runner.process.pid
         self._runners.pop(pid, None)
         self._held.discard(pid)
+        self._adopted.pop(pid, None)
         self._coroners = {coroner: case for coroner, case in self._coroners.items() if case != pid}
         if not self._runners:
             self._idle_since = now

@@ -36,9 +36,9 @@ def settle(death: Death, layout: Layout, spare: Iterable[ProcessIdentity]) -> Pr
     if started is not None and started.process != process:
         return None
     if death.signal is None:
-        are_orphans_left = bool(find_orphans(run_id, process, spare))
+        are_orphans_left = bool(find_orphans(run_id, process, spare, adopted=death.adopted))
     else:
-        are_orphans_left = not end_orphans(run_id, process, spare)
+        are_orphans_left = not end_orphans(run_id, process, spare, adopted=death.adopted)
     proof = proof_of(death, are_orphans_left=are_orphans_left, now_ms=time.time_ns() // 1_000_000)
     if write_new(paths.process_terminal, encode_record(proof), fsync=False):
         return proof

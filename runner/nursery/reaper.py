@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import signal
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -37,12 +38,16 @@ class Usage(msgspec.Struct, frozen=True):
 
 
 class Death(msgspec.Struct, frozen=True):
-    """The end of one runner. Exactly one of ``exit_code`` and ``signal`` is set."""
+    """The end of one runner. Exactly one of ``exit_code`` and ``signal`` is set.
+
+    ``adopted`` are the processes that became ours by it: what it left that had no other parent any more.
+    """
 
     runner: Runner
     exit_code: int | None
     signal: str | None
     usage: Usage | None
+    adopted: tuple[ProcessIdentity, ...] = ()
 
 
 class _Timeval(ctypes.Structure):
@@ -56,6 +61,15 @@ class _Rusage(ctypes.Structure):
 def become_subreaper() -> None:
     """Adopt the orphans of our runners: their end is then ours to see, and no stranger's."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children() -> list[int]:
+    """Return the pids of this process's children; none where the kernel has no such list."""
+    try:
+        text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
 
 
 def next_dead() -> int | None:

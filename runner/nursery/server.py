@@ -18,6 +18,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, Protocol
 
+import msgspec
+
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, ProtocolError
@@ -31,6 +33,7 @@ from pisub.launchers.protocol import (
     decode_request,
     encode_packet,
 )
+from pisub.process import identify
 from pisub.record.layout import Layout
 
 from . import reaper
@@ -247,14 +250,24 @@ class NurseryServer:
                         self._reap(other)
                 break
             self._reap(pid)
+        self._look_at_adopted()
         while (runner := self._core.next_case()) is not None:
-            death = reaper.observe(runner)
+            adopted = tuple(filter(None, map(identify, self._core.adopted_from(runner))))
+            death = msgspec.structs.replace(reaper.observe(runner), adopted=adopted)
             self._log.info("runner_ended", run_id=runner.run_id, exit_code=death.exit_code, signal=death.signal)
             try:
                 self._core.coroner_started(fork_coroner(death, self._settings, self._parts.autopsy), runner)
             except OSError as error:  # no process to be had: the next reader finishes the record
                 self._log.info("coroner_failed", run_id=runner.run_id, error=error.strerror)
                 self._close(runner)
+
+    def _look_at_adopted(self) -> None:
+        """Note what the deaths of this turn left to us. The kernel hands it over before it reports a death."""
+        fresh = self._core.fresh_deaths()
+        if fresh:
+            killed = [runner for runner in fresh if reaper.observe(runner).signal is not None]
+            left = [runner for runner in fresh if runner not in killed]
+            self._core.note_children(reaper.children(), killed, left)
 
     def _enforce(self) -> None:
         """End runners that cannot end themselves: an agent holds the interpreter, and nobody waits for the stop."""

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable
 from typing import IO
 
+import msgspec
+
 from pisub.clock import SystemClock
 from pisub.config import load_settings
 from pisub.launchers.protocol import (
@@ -21,6 +23,7 @@ from pisub.launchers.protocol import (
     encode_packet,
     request_for,
 )
+from pisub.process import identify
 from pisub.process_limits import raise_soft_limits
 
 from . import after_fork, reaper
@@ -56,7 +59,8 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
     after_fork.silence_standard_streams()
     runner = Runner(message.run_id, message.home, message.runtime_dir, process)
     _watch(runner, parts)
-    death = reaper.observe(runner)
+    adopted = tuple(filter(None, (identify(pid) for pid in reaper.children() if pid != process.pid)))
+    death = msgspec.structs.replace(reaper.observe(runner), adopted=adopted)
     reaper.release(fork_coroner(death, settings, parts.autopsy))
     reaper.release(process.pid)
     return 0

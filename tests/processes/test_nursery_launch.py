@@ -151,6 +151,26 @@ def test_what_a_killed_runner_left_running_is_ended(settings: Settings, tmp_path
     assert liveness(left) is Liveness.DEAD
 
 
+@pytest.mark.parametrize("nursery", WAYS)
+def test_what_bears_no_mark_of_a_killed_runner_is_known_by_its_adoption_and_others_are_spared(
+    settings: Settings, tmp_path: Path, nursery: bool
+) -> None:
+    (tmp_path / "other").mkdir()
+    one, other = submitted(way(settings, nursery), tmp_path), submitted(way(settings, nursery), tmp_path / "other")
+    launched = launcher(way(settings, nursery), "escapee").launch_blocking(one)
+    bystander = launcher(way(settings, nursery), "escapee").launch_blocking(other)
+    left, spared = process_in(tmp_path / "orphan.json"), process_in(tmp_path / "other" / "orphan.json")
+    wait_for(tmp_path / "waiting.json")
+    wait_for(tmp_path / "other" / "waiting.json")
+    os.kill(launched.process.pid, 9)
+    assert (proof_of(settings, one).state, proof_of(settings, one).signal) == ("observed", "SIGKILL")
+    assert liveness(left) is Liveness.DEAD
+    assert (liveness(bystander.process), liveness(spared)) == (Liveness.ALIVE, Liveness.ALIVE)
+    os.kill(bystander.process.pid, 9)
+    assert proof_of(settings, other).state == "observed"
+    assert liveness(spared) is Liveness.DEAD
+
+
 def test_what_a_runner_left_by_its_own_will_is_reported_and_not_touched(settings: Settings, tmp_path: Path) -> None:
     message = submitted(settings, tmp_path, environ={"LEAVE": "1"})
     launcher(settings, "orphan").launch_blocking(message)

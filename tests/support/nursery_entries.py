@@ -21,6 +21,7 @@ from pisub.record.atomic import encode_record, write_new
 from pisub.record.layout import Layout
 from pisub.record.model import Started
 from pisub.runs.spec import LaunchMessage
+from runner.process_tree import become_subreaper
 from tests.support.leaks import open_descriptors
 
 
@@ -95,6 +96,26 @@ def orphan(message: LaunchMessage, *, settings: Settings) -> int:
     _say("orphan.json", child.pid)
     if os.environ.get("LEAVE"):
         return 0
+    return wait(message, settings=settings)
+
+
+def escapee(message: LaunchMessage, *, settings: Settings) -> int:
+    """Leave a process without any mark: twice forked, a session of its own, no environment, deaf to TERM."""
+    code = (
+        "import os,signal,sys,time\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "signal.signal(15, signal.SIG_IGN)\n"
+        "print(os.getpid(), flush=True)\n"
+        "time.sleep(600)"
+    )
+    become_subreaper()
+    child = subprocess.Popen([sys.executable, "-c", code], env={}, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    pid = int(child.stdout.readline())
+    child.wait()
+    _say("orphan.json", pid)
     return wait(message, settings=settings)
 
 

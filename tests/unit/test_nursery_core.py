@@ -108,3 +108,18 @@ def test_runners_that_do_not_obey_are_looked_for_every_few_seconds_while_there_a
     assert [core.should_enforce(now) for now in (3.0, 5.0, 9.9, 10.0)] == [False, True, False, True]
     core.died(7)
     assert core.living_runners() == [runner(8)]
+
+
+def test_a_child_that_was_not_forked_here_comes_from_the_runner_that_just_died() -> None:
+    core = NurseryCore(0.0)
+    for pid in (7, 8, 9):
+        core.started(runner(pid))
+    core.died(7)
+    assert core.fresh_deaths() == [runner(7)]
+    core.note_children([7, 8, 9, 70, 71], [runner(7)], [])
+    core.died(8)
+    core.died(9)
+    assert core.fresh_deaths() == [runner(8), runner(9)]
+    core.note_children([7, 8, 9, 70, 71, 80], [runner(8)], [runner(9)])
+    # Nobody knows of which of the two 80 is: the one that left by itself may have meant it to stay.
+    assert [core.adopted_from(runner(pid)) for pid in (7, 8, 9)] == [(70, 71), (), (80,)]
