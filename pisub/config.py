@@ -22,6 +22,7 @@ _PREFIX = "PISUB_"
 _MAX_FILE_BYTES = 1024 * 1024
 #: Variables that pisub sets for the processes it starts; they are not settings.
 RUN_ID_VARIABLE = "PISUB_RUN_ID"
+MAX_DEPTH_VARIABLE = "PISUB_MAX_DEPTH"
 DEPTH_VARIABLE = "PISUB_DEPTH"
 SESSION_VARIABLE = "PISUB_SESSION"
 _FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
@@ -98,6 +99,12 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
 def caller_environment() -> dict[str, str]:
     """Return a copy of this process's environment, as a launch hands it to a runner."""
     return dict(os.environ)
+
+
+def outer_depth() -> int:
+    """Return how deep ``PISUB_DEPTH`` says that this process stands among delegations; 0 where it says no number."""
+    text = os.environ.get(DEPTH_VARIABLE, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def wants_color(environ: Mapping[str, str] | None = None) -> bool:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import SystemClock
-from pisub.config import DEPTH_VARIABLE, RUN_ID_VARIABLE, SESSION_VARIABLE, Settings
+from pisub.config import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, RUN_ID_VARIABLE, SESSION_VARIABLE, Settings
 from pisub.engines.base import EngineContext, Settled
 from pisub.engines.lookup import create_engine
 from pisub.errors import PisubError
@@ -157,7 +157,12 @@ def _carry_out(job: _Job) -> None:
 def _enter(spec: RunSpec) -> Settled | None:
     """Make this process the run's: its directory, and what its children inherit. Returns the failure, if it is one."""
     os.environ.update(
-        {RUN_ID_VARIABLE: spec.run_id, DEPTH_VARIABLE: str(spec.depth), SESSION_VARIABLE: spec.session_id}
+        {
+            RUN_ID_VARIABLE: spec.run_id,
+            DEPTH_VARIABLE: str(spec.depth + 1),
+            MAX_DEPTH_VARIABLE: str(spec.max_depth),
+            SESSION_VARIABLE: spec.session_id,
+        }
     )
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -52,6 +52,15 @@ class CancelAsks(Effect, frozen=True):
     reason: str
 
 
+class PassOn(Effect, frozen=True):
+    """Ask every run below this one to end likewise. Done again before the end: one may have begun meanwhile.
+
+    ``kind`` is ``stop``, ``timeout`` or ``interrupt``.
+    """
+
+    kind: str
+
+
 class SignalTree(Effect, frozen=True):
     """Send every descendant SIGTERM, or with ``must_die`` SIGKILL, until a pass finds none that is new."""
 
@@ -79,4 +88,6 @@ class Commit(Effect, frozen=True):
     verdict: Verdict
 
 
-RunnerEffect = StartEngine | CancelEngine | CancelAsks | SignalTree | LookAtTree | WriteJournal | WriteStatus | Commit
+RunnerEffect = (
+    StartEngine | CancelEngine | CancelAsks | PassOn | SignalTree | LookAtTree | WriteJournal | WriteStatus | Commit
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pisub.record.control import consume, read_requests
 from pisub.record.layout import RunPaths
 from pisub.record.model import ControlRequest
+from pisub.runs.cascade import ANCESTOR_REASONS
 
 from .events import Cause, EndRequested
 
@@ -39,7 +40,20 @@ class Inbox:
         return events
 
 
+def ended_by_ancestor(kind: str, why: str) -> EndRequested:
+    """Return the event of an end that comes from a run above.
+
+    Args:
+        kind: ``stop``, ``timeout`` or ``interrupt``.
+        why: Half a sentence for people.
+    """
+    cause = Cause(kind)
+    return EndRequested(cause, ANCESTOR_REASONS[kind], f"{_VERBS[cause]}: {why}.")
+
+
 def _event(cause: Cause, request: ControlRequest) -> EndRequested:
+    if request.source == ANCESTOR_REASONS[cause.value]:
+        return ended_by_ancestor(cause.value, request.reason)
     by = f" by {request.source}" if request.source else ""
     why = f": {request.reason.removesuffix('.')}" if request.reason else by
     return EndRequested(cause, _REASONS[cause], f"{_VERBS[cause]}{why}.")

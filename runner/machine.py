@@ -179,9 +179,10 @@ class Machine:
                     fx.WriteStatus(),
                     fx.CancelEngine(),
                     fx.CancelAsks(event.text),
+                    fx.PassOn(event.cause.value),
                 ]
             case Phase.STOPPING | Phase.DRAINING:
-                return [*self._announce(event), fx.WriteStatus()]
+                return [*self._announce(event), fx.WriteStatus(), fx.PassOn(event.cause.value)]
             case Phase.ENDED:
                 return []
             case _:
@@ -250,7 +251,8 @@ class Machine:
         data: dict[str, Any] = {"index": 0, "exitCode": verdict.exit_code}
         if verdict.reason is not None:
             data["reason"] = verdict.reason
-        return [fx.WriteJournal(line, data), fx.Commit(verdict)]
+        again = [] if self._request is None else [fx.PassOn(self._request.cause.value)]
+        return [*again, fx.WriteJournal(line, data), fx.Commit(verdict)]
 
     # The judgement. ----------------------------------------------------------------------------------------------
 

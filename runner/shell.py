@@ -35,6 +35,7 @@ from . import events as ev
 from .announcer import Announcer
 from .ask_service import AskService
 from .ending import Ending, leave_without_end
+from .family import Family
 from .host_watch import HostWatch
 from .inbox import Inbox
 from .intake import AskPosted, AskWithdrawn, Intake
@@ -82,7 +83,6 @@ class RunnerShell:
         signals: socket.socket,
         log: FilteringBoundLogger,
     ) -> None:
-        self._layout = layout
         self._paths = layout.run(spec.run_id)
         self._spec = spec
         self._recorder = recorder
@@ -93,6 +93,7 @@ class RunnerShell:
         self._signals = signals
         self._log = log
         self._inbox = Inbox(self._paths)
+        self._family = Family(layout, spec, clock=clock, write_line=recorder.write_line, log=log)
         self._host_watch = HostWatch(spec.attached_to, self._note_host_gone)
         self._inbox_at = 0.0
         self._flush_at: float | None = None
@@ -185,6 +186,8 @@ class RunnerShell:
         loop.add_reader(self._signals, self._note_signal)
         self._host_watch.start(loop)
         self._look_at_inbox()
+        if (inherited := self._family.inherited()) is not None:
+            self._feed(inherited)
         self._feed(ev.Begun())
         self._link.start()
         while self._verdict is None:
@@ -273,6 +276,8 @@ class RunnerShell:
                     self._engine.cancel()
             case fx.CancelAsks(reason):
                 self._asks.withdraw_all(reason)
+            case fx.PassOn(kind):
+                self._family.pass_on(kind)
             case fx.SignalTree(must_die):
                 with contextlib.suppress(OSError):  # the next look is milliseconds away
                     self._tree.signal(must_die=must_die)

@@ -38,7 +38,7 @@ def private_places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         MARK: mark,
     }.items():
         monkeypatch.setenv(name, value)
-    for name in ("PISUB_SESSION", "PISUB_RUN_ID", "PISUB_DEPTH", "NO_COLOR"):
+    for name in ("PISUB_SESSION", "PISUB_RUN_ID", "PISUB_DEPTH", "PISUB_MAX_DEPTH", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     yield base
     try:

@@ -142,7 +142,14 @@ def snapshot(definition: AgentDefinition) -> AgentSnapshot:
         runner=definition.runner,
         system_prompt=definition.system_prompt,
         can_ask=definition.can_ask,
+        max_depth=_max_depth(definition),
     )
+
+
+def _max_depth(definition: AgentDefinition) -> int | None:
+    """Return ``maxSubagentDepth``; what is no such number binds nothing less than the settings do."""
+    value = definition.extra.get("maxSubagentDepth")
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def show_path(path: Path) -> str:

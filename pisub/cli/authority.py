@@ -1,18 +1,15 @@
-"""What a child may not do by calling the command line: stop a run, answer a question, be the host.
+"""What a child may not do by calling the command line: answer a question, be the host, rule the broker.
 
 A process that descends from a live runner is a child. This protects against mistakes and against commands that were
-talked into an agent; a program of the same user that wants to can still write the files.
+talked into an agent; a program of the same user that wants to can still write the files. Which runs a child may control
+is ``pisub.client.caller``'s to say.
 """
 
 from __future__ import annotations
 
-import os
-
-from pisub.client.views import process_of
+from pisub.client.caller import CHILD_REFUSED, calling_run
 from pisub.errors import RefusedError
-from pisub.process import read_stat
 from pisub.record.layout import Layout
-from pisub.record.reader import list_runs
 
 
 def refuse_children(layout: Layout, what: str) -> None:
@@ -25,24 +22,6 @@ def refuse_children(layout: Layout, what: str) -> None:
     Raises:
         RefusedError: This process descends from a live run.
     """
-    ancestors = _ancestors()
-    for view in list_runs(layout):
-        process = process_of(view)
-        if process is not None and ancestors.get(process.pid) == process.start_ticks:
-            raise RefusedError(f"A child of run {view.run_id} may not {what}: only a person may.", code="child_refused")
-
-
-def _ancestors() -> dict[int, int]:
-    """Return this process's parents up to the first: start time by pid."""
-    found: dict[int, int] = {}
-    pid = os.getppid()
-    while pid > 1 and pid not in found:
-        try:
-            stat = read_stat(pid)
-        except PermissionError:
-            break
-        if stat is None:
-            break
-        found[pid] = stat.start_ticks
-        pid = stat.parent_pid
-    return found
+    caller = calling_run(layout)
+    if caller is not None:
+        raise RefusedError(f"A child of run {caller} may not {what}: only a person may.", code=CHILD_REFUSED)

@@ -16,10 +16,11 @@ from pisub.agents.definition import snapshot
 from pisub.agents.discovery import discover
 from pisub.agents.trust import require_trust
 from pisub.asking import chosen_value
-from pisub.client.spawn import Submission, launch_message, parent_run
+from pisub.client.caller import asking_run
+from pisub.client.spawn import Submission, launch_message
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
-from pisub.config import Settings
+from pisub.config import Settings, outer_depth
 from pisub.errors import InvalidArgumentError, LockBusyError, RecordError, RefusedError, UnknownRunError
 from pisub.ids import new_id
 from pisub.process import own_identity
@@ -33,6 +34,7 @@ from pisub.record.reader import RunView, read_run
 from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
 from pisub.record.submit import submit_run
 from pisub.record.unanswered import Unanswered, list_answered, list_unanswered, question_key
+from pisub.runs.lineage import check_depth
 from pisub.runs.resumable import check_resumable
 from pisub.runs.spec import AgentSnapshot, RunSpec
 from pisub.session_file import AnySessionLine, SessionAnswer, SessionHead
@@ -209,12 +211,11 @@ def _spec(
         raise RefusedError(
             f"Run {source.run_id} used up its work time: there is none left to go on with.", code="budget_exhausted"
         )
-    parent = parent_run(layout)
-    depth = source.spec.depth if parent is None else max(source.spec.depth, parent.spec.depth + 1)
-    if depth > settings.max_depth:
-        raise RefusedError(
-            f"The run would be at depth {depth}; the limit (max_depth) is {settings.max_depth}.", code="depth_exceeded"
-        )
+    caller = asking_run(layout)
+    depth = max(source.spec.depth, outer_depth() if caller is None else caller.spec.depth + 1)
+    limit = settings.max_depth if caller is None else min(settings.max_depth, caller.spec.max_depth)
+    check_depth(depth, limit)
+    own_limit = limit if agent.max_depth is None else min(limit, agent.max_depth)
     process = own_identity()
     return msgspec.structs.replace(
         source.spec,
@@ -224,6 +225,7 @@ def _spec(
         submitted_at=SystemClock().wall_ms(),
         attached_to=process if attached else None,
         depth=depth,
+        max_depth=min(source.spec.max_depth, own_limit),
         timeout_ms=left,
         resumed_from=source.run_id,
         resume_message=message,

@@ -13,6 +13,7 @@ from typing import Final
 
 from pisub import arguments
 from pisub.client.bus import Bus
+from pisub.client.caller import require_control
 from pisub.client.interrupting import request_interrupt
 from pisub.client.output import whole_output
 from pisub.client.recovering import recover as recover_message
@@ -43,6 +44,8 @@ from pisub.record.layout import Layout
 from pisub.record.lock import is_held
 from pisub.record.model import JournalEvent, RunResult
 from pisub.record.reader import RunView
+from pisub.record.tree import children, descendants
+from pisub.runs.cascade import pass_on
 from pisub.runs.receipts import Receipt
 from pisub.runs.steering import Mode
 
@@ -137,17 +140,46 @@ class Run:
             raise RunFailedError(f"Run {self.id} {result.state}: {why}", state=result.state, run_id=self.id)
         return await asyncio.to_thread(whole_output, self._layout, result)
 
-    async def stop(self, reason: str = "") -> RunResult:
+    async def stop(self, reason: str = "", *, tree: bool = False) -> RunResult:
         """Stop the run and everything that it started, and wait until it has ended. Idempotent.
 
         A run that ended by itself first keeps that end. A runner that does not obey is killed some seconds after the
-        run's grace and recorded as stopped.
+        run's grace and recorded as stopped. Runs that it started are stopped too (``ancestor-stop``), but not waited
+        for; those that outlived it go on.
+
+        Args:
+            reason: Kept in the record.
+            tree: Stop also what outlived the run, and wait for all of it.
 
         Raises:
             WaitTimeoutError: The process could be neither reached nor ended, for instance on another machine.
             RecordError: The disk is full. The message says whether the process was told all the same, by a signal.
         """
         arguments.text(reason, "reason", max_chars=MAX_REASON_CHARS)
+        await self._require_control("stop this run")
+        arguments.truth(tree, "tree")
+        result = await self._stop(reason)
+        if tree:
+            await self._stop_below()
+        return result
+
+    async def children(self) -> list[RunView]:
+        """Read the runs that this one started, oldest first, as they are now. Theirs are not among them."""
+        return await asyncio.to_thread(
+            lambda: [
+                current_view(self._layout, each.run_id, now_ms=self._clock.wall_ms())
+                for each in children(descendants(self._layout, self.id), self.id)
+            ]
+        )
+
+    async def _stop_below(self) -> None:
+        now_ms = self._clock.wall_ms()
+        await asyncio.to_thread(pass_on, self._layout, self.id, "stop", now_ms=now_ms)
+        below = await asyncio.to_thread(descendants, self._layout, self.id)
+        runs = [Run(each.run_id, layout=self._layout, bus=self._bus, settings=self._settings) for each in below]
+        await asyncio.gather(*(each._stop("") for each in runs))
+
+    async def _stop(self, reason: str) -> RunResult:
         view = await self.view()
         if view.state.is_terminal:
             return await self.result(GIVE_UP_AFTER_S)
@@ -175,6 +207,7 @@ class Run:
             WaitTimeoutError: The runner did not obey in time. The request stands.
         """
         arguments.text(reason, "reason", max_chars=MAX_REASON_CHARS)
+        await self._require_control("interrupt this run")
         view = await self.view()
         now_ms = self._clock.wall_ms()
         await asyncio.to_thread(request_interrupt, self._layout, view, source="a program", reason=reason, now_ms=now_ms)
@@ -213,6 +246,7 @@ class Run:
         arguments.seconds(patience_s, "patience_s")
         if request_id is not None:
             arguments.text(request_id, "request_id")
+        await self._require_control("steer this run")
         view, request = await asyncio.to_thread(
             send_message,
             self._layout,
@@ -272,12 +306,16 @@ class Run:
         )
 
         def submit_and_launch() -> str:
+            require_control(self._layout, self.id, "resume this run")
             submission = submit_resume(settings, self._layout, request)
             launch_submitted(self._layout, submission, LocalLauncher(settings))
             return submission.spec.run_id
 
         run_id = await asyncio.to_thread(submit_and_launch)
         return Run(run_id, layout=self._layout, bus=self._bus, settings=self._settings)
+
+    async def _require_control(self, what: str) -> None:
+        await asyncio.to_thread(require_control, self._layout, self.id, what)
 
     async def _stop_by_signal(self, view: RunView, refused: OSError) -> RunResult:
         process = stop_by_signal(view, refused)

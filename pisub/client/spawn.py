@@ -17,10 +17,11 @@ from pisub import arguments
 from pisub.agents.definition import snapshot
 from pisub.agents.discovery import discover
 from pisub.agents.trust import require_trust
+from pisub.client.caller import asking_run
 from pisub.clock import SystemClock
-from pisub.config import DEPTH_VARIABLE, RUN_ID_VARIABLE, Settings, caller_environment
-from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError, UnknownRunError
-from pisub.ids import check_id, check_session_id, is_id, new_id
+from pisub.config import Settings, caller_environment, outer_depth
+from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError
+from pisub.ids import check_id, check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
 from pisub.launchers.protocol import check_environment
 from pisub.paths import runtime_dir, state_root
@@ -30,6 +31,8 @@ from pisub.protocol.limits import MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYT
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
+from pisub.runs.cascade import ending_kind
+from pisub.runs.lineage import lineage
 from pisub.runs.reconcile import reconcile
 from pisub.runs.spec import AgentSnapshot, LaunchMessage, OnNoHost, RunSpec
 from pisub.utf8 import is_utf8
@@ -198,17 +201,19 @@ def _checked_cwd(cwd: Path | None) -> Path:
 def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: AgentSnapshot, cwd: Path) -> RunSpec:
     run_id = new_id() if request.run_id is None else check_id(request.run_id)
     process = own_identity()
-    parent = parent_run(layout)
-    depth = 0 if parent is None else parent.spec.depth + 1
-    if depth > settings.max_depth:
-        raise RefusedError(
-            f"This run is at depth {depth - 1} and may not delegate further: the limit (max_depth) is "
-            f"{settings.max_depth}.",
-            code="depth_exceeded",
-        )
+    session_id = check_session_id(request.session_id)
+    parent = asking_run(layout)
+    if parent is not None:
+        _check_parent(layout, parent, session_id)
+    place = lineage(
+        None if parent is None else parent.spec,
+        max_depth=settings.max_depth,
+        agent_max_depth=agent.max_depth,
+        outer_depth=outer_depth(),
+    )
     return RunSpec(
         run_id=run_id,
-        session_id=check_session_id(request.session_id),
+        session_id=session_id,
         agent=agent,
         task=_checked_task(request.task),
         cwd=str(cwd),
@@ -216,9 +221,10 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
         submitted_at=SystemClock().wall_ms(),
         attached_to=process if request.attached else None,
         label=request.label,
-        depth=depth,
-        parent_run_id=None if parent is None else parent.run_id,
-        root_run_id=None if parent is None else parent.spec.root_run_id or parent.run_id,
+        depth=place.depth,
+        max_depth=place.max_depth,
+        parent_run_id=place.parent_run_id,
+        root_run_id=place.root_run_id,
         timeout_ms=_checked_timeout(settings.timeout_ms if request.timeout_ms is None else request.timeout_ms),
         on_no_host=OnNoHost(request.on_no_host),
         ask_timeout_ms=settings.ask_timeout_ms or None,
@@ -226,16 +232,20 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
     )
 
 
-def parent_run(layout: Layout) -> RunView | None:
-    """Return the run whose child this process is, where the environment names one of this record's."""
-    environ = caller_environment()
-    run_id = environ.get(RUN_ID_VARIABLE, "")
-    if not is_id(run_id) or DEPTH_VARIABLE not in environ:
-        return None
-    try:
-        return read_run(layout, run_id)
-    except UnknownRunError:
-        return None
+def _check_parent(layout: Layout, parent: RunView, session_id: str) -> None:
+    """Refuse a child of a run that ends or has ended: nobody would be there for it. And one of another session."""
+    if parent.state.is_terminal or ending_kind(layout.run(parent.run_id), parent) is not None:
+        raise RefusedError(
+            f"Run {parent.run_id}, whose process this is, {'has ended' if parent.state.is_terminal else 'is ending'}: "
+            "it starts nothing more.",
+            code="parent_ended",
+        )
+    if session_id != parent.spec.session_id:
+        raise RefusedError(
+            f"What run {parent.run_id} starts belongs to its session, {parent.spec.session_id!a}: its questions and "
+            "its end go to that host. Name no other session.",
+            code="session_not_own",
+        )
 
 
 def _checked_task(task: str) -> str:

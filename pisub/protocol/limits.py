@@ -105,6 +105,16 @@ STEER_PATIENCE_S = 3.0
 #: A run's session file; above it nothing is added.
 MAX_SESSION_FILE_BYTES = 64 * MIB
 
+#: Delegation (contract, runs 5.1 and 5.3): how deep, how many runs below one, and how wide a batch.
+DEFAULT_MAX_DEPTH = 2
+DEFAULT_SPAWNS_PER_RUN = 64
+DEFAULT_CONCURRENCY = 20
+DEFAULT_BATCH_TASKS = 8
+DEFAULT_BATCH_CONCURRENCY = 4
+#: What is shown of a tree (contract, runs 5.2): children of one run, levels.
+MAX_CHILDREN_SHOWN = 16
+MAX_LEVELS_SHOWN = 3
+
 #: Attention (contract, runs 6.9): silence without an open tool, work or one tool for long, tools that fail in a row.
 NEEDS_ATTENTION_AFTER_S = 60.0
 ACTIVE_NOTICE_AFTER_S = 240.0

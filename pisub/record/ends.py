@@ -85,7 +85,7 @@ def end_status(last: RunStatus, result: RunResult) -> RunStatus:
         error=result.error,
         reason=result.reason,
         stopped=result.state is RunState.STOPPED,
-        timed_out=result.reason == "timeout",
+        timed_out=result.reason in {"timeout", "ancestor-timeout"},
         ended_at=result.ended_at,
         last_update=result.ended_at,
         activity_state=None,
@@ -162,15 +162,20 @@ def _cause(death: Death) -> tuple[RunState, str, str]:
     """Return state, reason and sentence. A wish to end it that is older than the death explains the death."""
     stop = death.requests.get("stop")
     if stop is not None and _is_before_death(stop, death.proof):
-        return RunState.STOPPED, "stop", f"Stopped: {stop.reason}" if stop.reason else "Stopped on request."
+        return RunState.STOPPED, _reason(stop), f"Stopped: {stop.reason}" if stop.reason else "Stopped on request."
     if not death.was_started:
         return RunState.FAILED, "never-started", death.launch_error or "The run never started: its launcher died."
     timeout = death.requests.get("timeout")
     if timeout is not None and _is_before_death(timeout, death.proof):
-        return RunState.FAILED, "timeout", "The run reached its deadline."
+        return RunState.FAILED, _reason(timeout), timeout.reason or "The run reached its deadline."
     if death.declared_by is not None:
         return RunState.FAILED, "declared-dead", f"Declared dead by {death.declared_by}; nobody could tell otherwise."
     return RunState.FAILED, *_cause_of_death(death)
+
+
+def _reason(request: ControlRequest) -> str:
+    """Return the reason of an end that was asked for: of one passed on by a run above, that it was."""
+    return request.source if request.source == f"ancestor-{request.type}" else request.type
 
 
 def _cause_of_death(death: Death) -> tuple[str, str]:

@@ -138,6 +138,11 @@ class RunPaths(msgspec.Struct, frozen=True):
         """Directory of a revival for a message that met no answer."""
         return self.control / "steer-recovery"
 
+    @property
+    def tree(self) -> Path:
+        """Directory with one empty file per run below this one, where it is the first of a tree."""
+        return self.dir / "tree"
+
     def ask(self, ask_id: str) -> AskPaths:
         """Return the files of one ask.
 

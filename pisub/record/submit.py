@@ -10,6 +10,7 @@ from pisub.protocol.base import Record
 from pisub.record.atomic import encode_record, exists, write_new
 from pisub.record.dirs import check_dir, make_dir
 from pisub.record.layout import Layout, SessionPaths
+from pisub.record.tree import note_in_tree
 from pisub.runs.spec import RunSpec
 
 
@@ -43,6 +44,7 @@ def submit_run(layout: Layout, spec: RunSpec) -> bool:
         make_dir(directory)
     write_new(layout.active / spec.run_id, b"", fsync=False)
     write_new(session.runs / spec.run_id, b"", fsync=False)
+    note_in_tree(layout, spec)
     return write_new(run.spec, encode_record(spec), fsync=layout.fsync)
 
 

@@ -24,6 +24,7 @@ from pisub.record.model import RunResult, RunStatus
 from pisub.record.pairs import Verdict
 from pisub.record.reader import OnProblem, RunFiles, RunView, as_problem, process_of, read_files, read_run
 from pisub.record.tails import read_tail
+from pisub.runs.cascade import kind_of_end, pass_on
 
 __all__ = ["CommitStep", "commit_end", "reconcile", "reconcile_all"]
 
@@ -141,9 +142,12 @@ def _finish(
                     stderr_tail=read_tail(paths.stderr_log),
                 )
             )
-        commit_end(
-            layout, lock, _last_status(files, result), result, journal=journal, lines=[_line(result, was_written)]
-        )
+        # Its runner may have died before it told those below.
+        kind = kind_of_end(result)
+        untold = () if kind is None else pass_on(layout, paths.run_id, kind, now_ms=now_ms)
+        lines = [(f"subagent.nested.{kind}_failed", {"runId": each.run_id, "error": each.error}) for each in untold]
+        lines.append(_line(result, was_written))
+        commit_end(layout, lock, _last_status(files, result), result, journal=journal, lines=lines)
 
 
 def _sweep(paths: RunPaths) -> None:

@@ -10,7 +10,13 @@ from typing import Literal
 
 from pisub.process import ProcessIdentity
 from pisub.protocol.base import Part, Record
-from pisub.protocol.limits import DEFAULT_ASK_TIMEOUT_MS, DEFAULT_QUESTION_TIMEOUT_MS, DEFAULT_TIMEOUT_MS
+from pisub.protocol.limits import (
+    DEFAULT_ASK_TIMEOUT_MS,
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_QUESTION_TIMEOUT_MS,
+    DEFAULT_SPAWNS_PER_RUN,
+    DEFAULT_TIMEOUT_MS,
+)
 from pisub.protocol.version import RECORD_VERSION
 
 
@@ -48,6 +54,8 @@ class AgentSnapshot(Part, frozen=True, kw_only=True):
     system_prompt: str = ""
     #: Whether the child may call ``ask_user_via_host``.
     can_ask: bool = True
+    #: How deep what it starts may delegate at most (``maxSubagentDepth``); None sets no limit of its own.
+    max_depth: int | None = None
 
 
 class RunSpec(Record, frozen=True, kw_only=True):
@@ -58,6 +66,11 @@ class RunSpec(Record, frozen=True, kw_only=True):
         attached_to: A process whose death ends the run; null for a detached run.
         timeout_ms: Work time in milliseconds, waiting for a human not counted; null is no deadline.
         ask_timeout_ms: For a whole ask from its first dialog; null is no limit. ``question_timeout_ms`` likewise.
+        depth: How many runs are above it: 0 for a person's or a program's.
+        max_depth: How deep its own processes may delegate; see ``pisub.runs.lineage``.
+        parent_run_id: The run that started it; null for a person's or a program's.
+        root_run_id: The first run above it; null where it is that itself.
+        max_spawns_per_run: Of a first run: how many runs may be started below it in all.
         task: The prompt, at most ``limits.MAX_TASK_BYTES`` of UTF-8. A run that resumes another has that one's task.
         resumed_from: The run that this one goes on with; null for a fresh one.
         resume_message: What the child was told with the resume.
@@ -74,6 +87,8 @@ class RunSpec(Record, frozen=True, kw_only=True):
     attached_to: ProcessIdentity | None = None
     label: str = ""
     depth: int = 0
+    max_depth: int = DEFAULT_MAX_DEPTH
+    max_spawns_per_run: int = DEFAULT_SPAWNS_PER_RUN
     parent_run_id: str | None = None
     root_run_id: str | None = None
     timeout_ms: int | None = DEFAULT_TIMEOUT_MS

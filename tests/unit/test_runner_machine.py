@@ -55,6 +55,7 @@ def test_a_stop_asks_the_child_first_and_stays_running_until_the_tree_is_gone() 
         fx.WriteStatus(),
         fx.CancelEngine(),
         fx.CancelAsks("Stopped."),
+        fx.PassOn("stop"),
     ]
     assert (machine.phase, machine.snapshot().stopped) == (Phase.STOPPING, True)
     assert machine.next_deadline() == 4.0

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.select import pick_run
@@ -25,7 +24,6 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Interrupt one run and wait until it has ended."""
     layout = Layout.of(settings)
     run_id = pick_run(settings, layout, arguments.id)
-    refuse_children(layout, "interrupt a run")
     interrupted = Run(run_id, layout=layout, settings=settings)
     result = asyncio.run(interrupted.interrupt(arguments.reason))
     if console.is_json:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.select import pick_run, read_value
+from pisub.client.caller import require_control
 from pisub.client.resuming import ResumeRequest, submit_resume
 from pisub.client.spawn import launch_submitted
 from pisub.config import Settings
@@ -21,7 +21,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Start the run that goes on, print its id, and return."""
     layout = Layout.of(settings)
     run_id = pick_run(settings, layout, arguments.id)
-    refuse_children(layout, "resume a run")
+    require_control(layout, run_id, "resume this run")
     request = ResumeRequest(
         run_id=run_id,
         message=read_value(arguments.message),

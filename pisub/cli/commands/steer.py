@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.select import pick_run, read_value
@@ -22,7 +21,6 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Send one message. No word of the agent's within three seconds is no failure."""
     layout = Layout.of(settings)
     run_id = pick_run(settings, layout, arguments.id)
-    refuse_children(layout, "steer a run")
     message = read_value(arguments.message)
     steered = Run(run_id, layout=layout, settings=settings)
     receipt = asyncio.run(steered.steer(message, arguments.mode, recover=arguments.recover))

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.select import pick_run
 from pisub.cli.summary import summarize
 from pisub.cli.waiting import has_ended, wait_for_end
+from pisub.client.caller import require_control
 from pisub.client.stopping import (
     FORCE_AFTER_S,
     GIVE_UP_AFTER_S,
@@ -41,7 +41,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     view = current_view(layout, run_id, now_ms=SystemClock().wall_ms())
     was_over = view.state.is_terminal
     if not was_over:
-        refuse_children(layout, "stop a run")
+        require_control(layout, run_id, "stop this run")
         if arguments.declare_dead:
             view = _declare_dead(layout, view)
         else:
