@@ -87,6 +87,8 @@ def descendants(layout: Layout, run_id: str, *, on_problem: OnProblem = _ignore)
     if spec is None:
         return []
     members = list(_members(layout, root_of(spec), on_problem))
+    if spec.root_run_id is None:
+        return members  # also those whose parent cannot be read
     below = {run_id}
     # A child's id is younger than its parent's, except where a clock was set back: repeat until nothing is added.
     while more := {each.run_id for each in members if each.parent_run_id in below and each.run_id not in below}:

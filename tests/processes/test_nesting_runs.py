@@ -63,7 +63,7 @@ def test_a_run_below_is_steered_interrupted_resumed_and_stopped_by_its_id_from_o
             first, second = await started_below_async(layout, run.id, 2)
             receipt = await host.run(first).steer("turn left")
             assert receipt.state == "delivered"
-            await eventually_async(lambda: (project.root / "heard").exists(), what="the message is heard")
+            await eventually_async((project.root / "heard").exists, what="the message is heard")
             assert (await host.run(first).interrupt()).state is RunState.PAUSED
             resumed = await host.run(first).resume("go on")
             assert await resumed.text() == "resumed with go on"

@@ -42,7 +42,8 @@ async def parent(child):
                 await asyncio.sleep(600)
             case "control":
                 return json.dumps(await control(client, runs, plan, child))
-        return json.dumps([[str(each.state), each.reason, each.output] for each in [await run.result() for run in runs]])
+        ends = [await run.result() for run in runs]
+        return json.dumps([[str(each.state), each.reason, each.output] for each in ends])
 
 
 async def control(client, runs, plan, child):
