@@ -16,7 +16,7 @@ from pisub.runs.lineage import Lineage, lineage
 from pisub.runs.spec import RunSpec
 from tests.support.record_samples import make_spec
 
-ROOT, CHILD, GRANDCHILD, OTHER, AGAIN = (f"{letter * 26}" for letter in "abcde")
+ROOT, CHILD, GRANDCHILD, OTHER, AGAIN = (f"0{letter * 25}" for letter in "abcde")
 
 
 @pytest.fixture
@@ -28,12 +28,7 @@ def layout(tmp_path: Path) -> Layout:
 
 def spec_of(run_id: str, parent: RunSpec | None = None, **fields: object) -> RunSpec:
     place = lineage(parent, max_depth=9)
-    changes: dict[str, object] = {
-        "max_depth": 9,
-        "depth": place.depth,
-        "parent_run_id": place.parent_run_id,
-        "root_run_id": place.root_run_id,
-    }
+    changes: dict[str, object] = msgspec.structs.asdict(place) | {"max_depth": 9}
     return msgspec.structs.replace(make_spec(run_id), **{**changes, **fields})
 
 
@@ -114,7 +109,7 @@ def test_what_cannot_be_read_hides_no_other_run(layout: Layout) -> None:
 
 def test_a_name_without_a_run_goes_and_that_of_a_removed_run_stays(layout: Layout) -> None:
     family(layout)
-    for name in (AGAIN, "f" * 26):
+    for name in (AGAIN, "0" + "f" * 25):
         (layout.run(ROOT).tree / name).touch()
     (layout.runs / f".deleting-{AGAIN}").mkdir()
     drop_unsubmitted(layout, ROOT)
