@@ -14,6 +14,7 @@ from pisub.version import __version__
 if TYPE_CHECKING:
     from pisub.child import Child
     from pisub.client.api import Client, Host, connect, host
+    from pisub.client.fanout import Task
     from pisub.client.runs import Run
     from pisub.config import Settings, load_settings
     from pisub.errors import PisubError
@@ -48,6 +49,7 @@ __all__ = [
     "RunView",
     "Settings",
     "SteerMessage",
+    "Task",
     "__version__",
     "connect",
     "host",
@@ -75,6 +77,7 @@ _HOMES = {
     "RunView": "pisub.record.reader",
     "Settings": "pisub.config",
     "SteerMessage": "pisub.runs.steering",
+    "Task": "pisub.client.fanout",
     "connect": "pisub.client.api",
     "host": "pisub.client.api",
     "load_settings": "pisub.config",

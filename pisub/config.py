@@ -10,12 +10,21 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from pisub.errors import InvalidArgumentError
-from pisub.protocol.limits import DEFAULT_ASK_TIMEOUT_MS, DEFAULT_QUESTION_TIMEOUT_MS, DEFAULT_TIMEOUT_MS
+from pisub.protocol.limits import (
+    DEFAULT_ASK_TIMEOUT_MS,
+    DEFAULT_BATCH_CONCURRENCY,
+    DEFAULT_BATCH_TASKS,
+    DEFAULT_CONCURRENCY,
+    DEFAULT_MAX_DEPTH,
+    DEFAULT_QUESTION_TIMEOUT_MS,
+    DEFAULT_SPAWNS_PER_RUN,
+    DEFAULT_TIMEOUT_MS,
+)
 from pisub.small_files import read_small
 
 _PREFIX = "PISUB_"
@@ -27,8 +36,13 @@ DEPTH_VARIABLE = "PISUB_DEPTH"
 SESSION_VARIABLE = "PISUB_SESSION"
 _FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
 _NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG", "PISUB_DEBUG"})
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
+#: A width: 0 would start nothing, ever.
+Width = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 #: What each type of setting takes, for people.
 _WANTED = {
+    "Count": "a whole number, 0 or more",
+    "Width": "a whole number, 1 or more",
     "bool": "true or false",
     "int": "a whole number",
     "int | None": "a whole number",
@@ -52,7 +66,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         idle_exit_ms: The broker and a nursery leave after this long without work; the broker's default is 30 s.
         log_level: debug, info, warning or error, for the programs' log files.
         nursery: Whether runners are forked from a preloaded nursery (`PISUB_NURSERY`); no means a new interpreter each.
-        max_depth: How deep children may delegate; 0 forbids delegation (contract, runs 5.1).
+        max_depth: How deep delegation goes; 0 turns it off (contract, runs 5.1).
+        max_spawns_per_session: Runs that a session may ever start; 0 is no limit. Kept from a session's first run on.
+        max_spawns_per_run: Runs that may ever be started below one of a person's or a program's; 0 is the default.
+        max_active_async_runs_per_session: Detached runs of a session that go on at once, nested ones not counted; 0 is
+            no limit.
+        global_concurrency_limit: Runs that one client's ``spawn_all`` keeps going at once, all its batches together.
+        parallel_max_tasks: Tasks of one batch.
+        parallel_concurrency: Runs of one batch that go on at once.
     """
 
     home: Path | None = None
@@ -65,7 +86,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     idle_exit_ms: int | None = None
     log_level: str = "info"
     nursery: bool = True
-    max_depth: int = 2
+    max_depth: Count = DEFAULT_MAX_DEPTH
+    max_spawns_per_session: Count = 0
+    max_spawns_per_run: Count = DEFAULT_SPAWNS_PER_RUN
+    max_active_async_runs_per_session: Count = 0
+    global_concurrency_limit: Width = DEFAULT_CONCURRENCY
+    parallel_max_tasks: Width = DEFAULT_BATCH_TASKS
+    parallel_concurrency: Width = DEFAULT_BATCH_CONCURRENCY
 
 
 def load_settings(

@@ -218,6 +218,24 @@ class RoleTakenError(RefusedError):
         self.holder = holder
 
 
+class CapReachedError(RefusedError):
+    """There is no room for what was to be started; nothing was. ``code`` says which cap.
+
+    Attributes:
+        used: How much of the cap is used.
+        limit: The cap.
+        path: The first of the items that does not fit, as ``tasks[3]``; of a single run ``task``.
+    """
+
+    code = "cap_reached"
+
+    def __init__(self, message: str, *, code: str | None = None, used: int = 0, limit: int = 0, path: str = "") -> None:
+        super().__init__(message, code=code)
+        self.used = used
+        self.limit = limit
+        self.path = path
+
+
 class StaleGenerationError(RefusedError):
     """The sender speaks for a role that it no longer holds."""
 

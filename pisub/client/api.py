@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
 from pisub.client.bus import Bus
+from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.runs import Run
-from pisub.client.spawn import SpawnRequest, spawn_blocking
+from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
 from pisub.client.views import current_views
 from pisub.client.waiter import Provider, Waiter, WaitOutcome
 from pisub.client.waiting import DEFAULT_TIMEOUT_MS
 from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
-from pisub.errors import InvalidArgumentError
+from pisub.errors import InvalidArgumentError, LaunchError
 from pisub.hosting.dialogs import Dialogs
 from pisub.ids import check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
+from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, find_run
@@ -52,6 +54,7 @@ class Client:
         self.layout = layout
         self.bus = bus
         self._launcher = LocalLauncher(settings)
+        self._fanout = Fanout(settings, layout, self._launcher)
 
     async def spawn(
         self,
@@ -112,7 +115,62 @@ class Client:
         except asyncio.CancelledError:
             given_up.set()
             raise
-        return Run(spec.run_id, layout=self.layout, bus=self.bus, settings=self.settings)
+        return self._run_of(spec.run_id)
+
+    async def spawn_all(
+        self,
+        tasks: Sequence[Task],
+        *,
+        concurrency: int | None = None,
+        on_no_host: OnNoHost = OnNoHost.FAIL,
+        attached: bool = False,
+    ) -> list[Run]:
+        """Start several runs, so many at a time, and return them in the same order without waiting for any.
+
+        All of them are submitted, or none. They are queued at once and started in turn as others of the batch end; what
+        waits when this client closes ends as ``never-started``.
+
+        Args:
+            tasks: At most ``parallel_max_tasks``.
+            concurrency: How many of the batch go on at once; None is ``parallel_concurrency``. All batches of a client
+                together keep to ``global_concurrency_limit``.
+            on_no_host: What their questions do when no host is there.
+            attached: Whether they end with this process.
+
+        Raises:
+            CapReachedError: They do not all fit; ``path`` names the first that does not. Nothing was started.
+            InvalidArgumentError: An argument of one is not allowed; nothing was started.
+            PisubError: As ``spawn``, for any of them.
+        """
+        width = self.settings.parallel_concurrency if concurrency is None else concurrency
+        arguments.whole_number(width, "concurrency", lowest=1, highest=MAX_DURATION_MS)
+        requests = requests_of(
+            tasks, session_id=self.session_id, settings=self.settings, on_no_host=on_no_host, attached=attached
+        )
+        paths = [f"tasks[{number}]" for number in range(len(requests))]
+        submitting = asyncio.ensure_future(
+            asyncio.to_thread(submit_all, self.settings, self.layout, requests, paths=paths)
+        )
+        try:
+            submissions = await asyncio.shield(submitting)
+        except asyncio.CancelledError:
+            # What is submitted is started or ended: else it would be queued for as long as this process lives.
+            await asyncio.wait([submitting])
+            if submitting.exception() is None:
+                for each in submitting.result():
+                    gone = LaunchError("its caller gave it up.")
+                    await asyncio.to_thread(record_launch_error, self.layout, each.spec.run_id, gone)
+            raise
+        batch = [(each, self._run_of(each.spec.run_id)) for each in submissions]
+        self._fanout.begin(batch, concurrency=width)
+        return [run for _, run in batch]
+
+    async def close(self) -> None:
+        """Start no more runs of batches. Called by ``connect`` and ``host`` at their end."""
+        await self._fanout.close()
+
+    def _run_of(self, run_id: str) -> Run:
+        return Run(run_id, layout=self.layout, bus=self.bus, settings=self.settings)
 
     def run(self, run_id: str) -> Run:
         """Return a run by its id, or by a prefix that fits one run of this session, else one of all.
@@ -123,7 +181,7 @@ class Client:
         """
         arguments.text(run_id, "run_id")
         found = find_run(self.layout, run_id, session_id=self.session_id)
-        return Run(found, layout=self.layout, bus=self.bus, settings=self.settings)
+        return self._run_of(found)
 
     async def runs(self, *, include_finished: bool = False) -> list[RunView]:
         """Return this session's runs, newest first."""
@@ -180,6 +238,7 @@ class Host:
         self.client = client
         self._session = session
         self.spawn = client.spawn
+        self.spawn_all = client.spawn_all
         self.run = client.run
         self.runs = client.runs
         self.wait = client.wait
@@ -289,7 +348,11 @@ async def _connected(
     layout = Layout.of(chosen)
     layout.prepare()
     bus = await Bus.connect(chosen, kind=kind, session=session_id)
+    client = Client(session_id=session_id, settings=chosen, layout=layout, bus=bus)
     try:
-        yield Client(session_id=session_id, settings=chosen, layout=layout, bus=bus)
+        yield client
     finally:
-        await bus.close()
+        try:
+            await client.close()
+        finally:
+            await bus.close()

@@ -33,6 +33,7 @@ from pisub.record.lock import RunLock
 from pisub.record.reader import RunView, read_run
 from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_session
 from pisub.record.submit import submit_run
+from pisub.record.tree import count_charged
 from pisub.record.unanswered import Unanswered, list_answered, list_unanswered, question_key
 from pisub.runs.lineage import check_depth
 from pisub.runs.resumable import check_resumable
@@ -227,9 +228,15 @@ def _spec(
         depth=depth,
         max_depth=min(source.spec.max_depth, own_limit),
         timeout_ms=left,
+        max_spawns_per_run=_spawns_left(layout, source.spec),
         resumed_from=source.run_id,
         resume_message=message,
     )
+
+
+def _spawns_left(layout: Layout, source: RunSpec) -> int:
+    """Return how many runs may be started below the new run: a tree's cap is carried, not begun anew."""
+    return max(0, source.max_spawns_per_run - count_charged(layout, source.run_id))
 
 
 def _claim(layout: Layout, source_id: str, spec: RunSpec) -> None:

@@ -6,9 +6,10 @@ that the command line can launch without either.
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,8 @@ from pisub.launchers.protocol import check_environment
 from pisub.paths import runtime_dir, state_root
 from pisub.process import own_identity
 from pisub.process_limits import soft_limits
-from pisub.protocol.limits import MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYTES
+from pisub.protocol.limits import DEFAULT_SPAWNS_PER_RUN, MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYTES
+from pisub.record.caps import Caps, admission
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
@@ -84,14 +86,55 @@ def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submiss
         InvalidArgumentError: The directory, the task, the timeout or an id is not allowed; ``field`` says which.
         UnknownAgentError: There is no such agent.
         UntrustedProjectError: The agent is a project's that nobody has trusted.
-        RefusedError: Children may not delegate that deep.
+        RefusedError: Children may not delegate that deep, or their run is ending.
+        CapReachedError: A cap has no room for it.
     """
-    _check_types(request)
-    cwd = _checked_cwd(request.cwd)
-    agent = resolve_agent(settings, request.agent, cwd)
-    spec = _spec(settings, layout, request, agent, cwd)
-    needs_launch = submit_run(layout, spec)
-    if not needs_launch:
+    return submit_all(settings, layout, [request], paths=["task"])[0]
+
+
+def submit_all(
+    settings: Settings, layout: Layout, requests: Sequence[SpawnRequest], *, paths: Sequence[str]
+) -> list[Submission]:
+    """Check several requests of one session and write all of them down as runs, or none.
+
+    Args:
+        settings: Caps, agents and defaults.
+        layout: The record.
+        requests: At least one.
+        paths: How each is called in an error.
+
+    Raises:
+        CapReachedError: They do not all fit. Nothing was written.
+        PisubError: As in ``submit``, for any of them. Nothing was written.
+    """
+    specs: list[RunSpec] = []
+    for request in requests:
+        _check_types(request)
+        cwd = _checked_cwd(request.cwd)
+        specs.append(_spec(settings, layout, request, resolve_agent(settings, request.agent, cwd), cwd))
+    caps = Caps(per_session=settings.max_spawns_per_session, active=settings.max_active_async_runs_per_session)
+    created: list[str] = []
+    try:
+        with admission(layout, specs, caps, paths=paths):
+            for spec in specs:
+                if submit_run(layout, spec):
+                    created.append(spec.run_id)  # noqa: PERF401  # one by one: an error must know how far it came
+        return [
+            _submission(settings, layout, spec, request, is_new=spec.run_id in created)
+            for spec, request in zip(specs, requests, strict=True)
+        ]
+    except BaseException as error:  # a full disk in the middle, say: what is there already is never launched
+        for run_id in created:
+            with contextlib.suppress(PisubError, OSError):  # whoever reads it later ends it
+                record_launch_error(layout, run_id, error)
+        raise
+
+
+def _submission(
+    settings: Settings, layout: Layout, spec: RunSpec, request: SpawnRequest, *, is_new: bool
+) -> Submission:
+    needs_launch = is_new
+    if not is_new:
         # Its first submitter may have died before the launch. Two runners for one id settle it: one leaves.
         existing = read_run(layout, spec.run_id)
         spec = _same_request(existing, spec)
@@ -223,6 +266,7 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
         label=request.label,
         depth=place.depth,
         max_depth=place.max_depth,
+        max_spawns_per_run=settings.max_spawns_per_run or DEFAULT_SPAWNS_PER_RUN,
         parent_run_id=place.parent_run_id,
         root_run_id=place.root_run_id,
         timeout_ms=_checked_timeout(settings.timeout_ms if request.timeout_ms is None else request.timeout_ms),

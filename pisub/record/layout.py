@@ -199,6 +199,26 @@ class SessionPaths(msgspec.Struct, frozen=True):
         return self.completions / "done"
 
     @property
+    def caps(self) -> Path:
+        """What the session's cap of runs was at its first one. Create-once."""
+        return self.dir / "caps.json"
+
+    @property
+    def caps_lock(self) -> Path:
+        """The lock of whoever counts against a cap and submits."""
+        return self.dir / "caps.lock"
+
+    @property
+    def spawns(self) -> Path:
+        """Directory with one empty file per run that was counted against the session's cap."""
+        return self.dir / "spawns"
+
+    @property
+    def grants(self) -> Path:
+        """Directory of the latest grants on top of the session's cap, numbered from 1."""
+        return self.dir / "grants"
+
+    @property
     def hosts(self) -> Path:
         """Directory of the ``host.<n>.json`` files."""
         return self.dir
