@@ -17,7 +17,7 @@ from pisub.cli.console import Console
 from pisub.cli.exits import Exit, exit_for_error
 from pisub.cli.parser import CommandLineError, command_named, parse
 from pisub.config import Settings, is_debugging, load_settings, wants_color
-from pisub.errors import PisubError
+from pisub.errors import CapReachedError, PisubError
 from pisub.ids import check_session_id
 
 #: What the machine does to a program that is right: a full disk, no rights, no descriptors, a directory that is gone.
@@ -67,7 +67,7 @@ def dispatch(argv: Sequence[str]) -> Exit:
             traceback.print_exc()
         console.error(error.message, _HINTS.get(error.code, ""))
         if console.is_json:
-            console.json("error", {"code": error.code, "message": error.message, "field": error.field})
+            console.json("error", {"code": error.code, "message": error.message, "field": error.field, **_room(error)})
         return exit_for_error(error)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -82,6 +82,13 @@ def dispatch(argv: Sequence[str]) -> Exit:
         return Exit.RECORD
     except Exception as error:  # noqa: BLE001  # the last line of defence: a bug becomes a sentence, not a traceback
         return _bug(error, console)
+
+
+def _room(error: PisubError) -> dict[str, int | str]:
+    """Return what an error says of a cap that was reached."""
+    if not isinstance(error, CapReachedError):
+        return {}
+    return {"used": error.used, "limit": error.limit, "path": error.path}
 
 
 def _bug(error: Exception, console: Console) -> Exit:

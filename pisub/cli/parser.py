@@ -118,6 +118,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
 
 def _ps(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-a", "--all", action="store_true", help="finished runs too")
+    parser.add_argument("--tree", action="store_true", help="runs below the runs that started them")
     _session(parser, "only runs of this session")
     _json(parser)
 
@@ -146,6 +147,9 @@ def _wait(parser: argparse.ArgumentParser) -> None:
 
 def _stop(parser: argparse.ArgumentParser) -> None:
     _run_id(parser)
+    parser.add_argument(
+        "--tree", action="store_true", help="also stop what outlived the run that started it, and wait for all of it"
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
     parser.add_argument(
         "--declare-dead",
@@ -241,6 +245,14 @@ def _broker(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _caps(parser: argparse.ArgumentParser) -> None:
+    _session(parser, "the session (default: PISUB_SESSION, else the project's shared inbox session)")
+    parser.add_argument(
+        "--grant", metavar="N", type=int, help="let it start N runs more than its cap; in all at most the cap again"
+    )
+    _json(parser)
+
+
 def _agents(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="D", type=Path, help="the project to look in (default: here)")
     _json(parser)
@@ -278,6 +290,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("answer", "answer", "answer a question", _answer),
     Command("decline", "answer", "say that a question will not be answered", _decline),
     Command("host", "host", "answer a session's questions in this terminal", _host),
+    Command("caps", "caps", "show how much a session may start, or let it start more", _caps),
     Command("broker", "broker", "start, look at, trace or stop the broker", _broker),
     Command("agents", "agents", "list agents", _agents),
     Command("trust", "trust", "let a project's agents run code", _trust),

@@ -17,6 +17,7 @@ class RunSummary(Record, frozen=True, kw_only=True, omit_defaults=False):
     """One run in a list. Moments are Unix time in milliseconds.
 
     Attributes:
+        parent_run_id: The run that started it; null for a person's or a program's. ``depth`` counts those above it.
         is_unknown: Nothing on this machine can tell whether it lives; ``last_update`` is when it was last seen.
         activity: What a live run does now: its tool, that it waits for a human, or what is noticeable about it.
         activity_since: Since when; null where that is not known.
@@ -32,6 +33,8 @@ class RunSummary(Record, frozen=True, kw_only=True, omit_defaults=False):
     agent: str
     label: str
     session_id: str
+    parent_run_id: str | None
+    depth: int
     pid: int | None
     submitted_at: int
     started_at: int | None
@@ -68,6 +71,8 @@ def summarize(view: RunView, *, open_questions: int = 0) -> RunSummary:
         agent=spec.agent.name,
         label=spec.label,
         session_id=spec.session_id,
+        parent_run_id=spec.parent_run_id,
+        depth=spec.depth,
         pid=process.pid if process is not None and is_live else None,
         submitted_at=spec.submitted_at,
         started_at=None if view.started is None else view.started.started_at,

@@ -23,6 +23,8 @@ def summary(**changes: object) -> RunSummary:
         "agent": "surveyor",
         "label": "",
         "session_id": "s",
+        "parent_run_id": None,
+        "depth": 0,
         "pid": 42,
         "submitted_at": 1_000,
         "started_at": 2_000,

@@ -12,6 +12,7 @@ from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.render import STATE_COLORS, runs_table, unique_prefixes
 from pisub.cli.summary import RunSummary, count_open, summarize
+from pisub.cli.tree import Branch, grow, indent
 from pisub.client.views import current_views
 from pisub.clock import SystemClock
 from pisub.config import Settings
@@ -38,18 +39,26 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         console.warn(problem.message)
     asks = count_open(list_open_asks(layout, session_id=session_id) if views else ())
     summaries = [summarize(view, open_questions=asks[view.run_id]) for view in views]
+    branches = grow(summaries) if arguments.tree else [Branch(each) for each in summaries]
     if console.is_json:
-        rows: Any = msgspec.to_builtins(summaries)
+        rows: Any = [each.document() for each in branches] if arguments.tree else msgspec.to_builtins(summaries)
         console.json("runs", {"runs": rows})
         return Exit.OK
     if not summaries:
         console.say("no runs" if arguments.all else "no live runs (`pisub ps -a` lists finished ones too)")
         return Exit.OK
-    head, *lines = runs_table(
-        summaries, unique_prefixes((each.run_id for each in summaries), _all_ids(layout)), now_ms=now_ms
-    )
-    colored = [_colored(console, line, each) for line, each in zip(lines, summaries, strict=True)]
-    console.result("\n".join([head, *colored]))
+    prefixes = unique_prefixes((each.run_id for each in summaries), _all_ids(layout))
+    walked = [pair for branch in branches for pair in branch.walk()]
+    shown = [each for _, each in walked if isinstance(each, RunSummary)]
+    levels = [level for level, each in walked if isinstance(each, RunSummary)]
+    indented = {
+        each.run_id: f"{indent(level)}{prefixes[each.run_id]}" for each, level in zip(shown, levels, strict=True)
+    }
+    head, *lines = runs_table(shown, indented, now_ms=now_ms)
+    rest = iter(zip(lines, shown, strict=True))
+    console.result(head)
+    for level, each in walked:
+        console.result(f"{indent(level)}{each} more" if isinstance(each, int) else _colored(console, *next(rest)))
     return Exit.OK
 
 

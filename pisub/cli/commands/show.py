@@ -12,15 +12,21 @@ from pisub.cli.console import Console, safe, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.render import activity_words, age, duration, moment, state_words
 from pisub.cli.select import pick_run
-from pisub.cli.summary import count_open, summarize
+from pisub.cli.summary import RunSummary, count_open, summarize
+from pisub.cli.tree import Branch, grow, indent
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
 from pisub.config import Settings
+from pisub.errors import PisubError
 from pisub.protocol.runs import RunState
+from pisub.record.atomic import read_record
+from pisub.record.caps import tree_budget
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.questions import list_open_asks
 from pisub.record.reader import RunView
+from pisub.record.tree import descendants, root_of
 from pisub.record.unanswered import list_unanswered
+from pisub.runs.spec import RunSpec
 
 #: More of a task than this is cut for people; ``--json`` has it whole.
 _TASK_CHARS = 2_000
@@ -34,16 +40,63 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     view = current_view(layout, run_id, now_ms=now_ms)
     questions = count_open(list_open_asks(layout)).get(run_id, 0)
     paths = layout.run(run_id)
+    family = _family(layout, view, now_ms)
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(view)
-        console.json("run", {**document, "state": view.state, "openQuestions": questions, "runDir": str(paths.dir)})
+        console.json(
+            "run",
+            {
+                **document,
+                "state": view.state,
+                "openQuestions": questions,
+                "runDir": str(paths.dir),
+                "children": [each.document() for each in family.children],
+                "omittedChildren": family.omitted,
+                **_budgets(layout, view),
+            },
+        )
         return Exit.OK
-    pairs = [*_facts(view, paths, questions, now_ms), *_unanswered(layout, view)]
+    pairs = [*_facts(view, paths, questions, now_ms), *_below(layout, view, family), *_unanswered(layout, view)]
     width = max(len(name) for name, _ in pairs)
     console.result("\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs))
     task = view.spec.task
     console.result(f"\n{safe(task[:_TASK_CHARS])}{'…' if len(task) > _TASK_CHARS else ''}")
     return Exit.OK
+
+
+def _family(layout: Layout, view: RunView, now_ms: int) -> Branch:
+    """Return a run with what is below it, repaired like the run itself."""
+    below: list[RunView] = []
+    for spec in descendants(layout, view.run_id):
+        with contextlib.suppress(PisubError, OSError):  # it is about another run
+            below.append(current_view(layout, spec.run_id, now_ms=now_ms))
+    top, *_ = grow([summarize(each) for each in (view, *below)])
+    return top
+
+
+def _budgets(layout: Layout, view: RunView) -> dict[str, Any]:
+    """Return how many runs were ever started below the first run of this one's tree, and how many may be."""
+    root = read_record(layout.run(root_of(view.spec)).spec, RunSpec)
+    if root is None:
+        return {}
+    budget = tree_budget(layout, root)
+    return {"spawned": budget.used, "maxSubagentSpawnsPerRun": {"used": budget.used, "limit": budget.limit}}
+
+
+def _below(layout: Layout, view: RunView, family: Branch) -> list[tuple[str, str]]:
+    """Return the lines about what a run started."""
+    lines = [_line(level - 1, each) for level, each in list(family.walk())[1:]]
+    budget = _budgets(layout, view).get("maxSubagentSpawnsPerRun")
+    if not lines or budget is None:
+        return []
+    return [("below it", "\n  ".join(lines)), ("spawned", f"{budget['used']} of {budget['limit']} in its tree")]
+
+
+def _line(level: int, each: RunSummary | int) -> str:
+    if isinstance(each, int):
+        return f"{indent(level)}{each} more"
+    words = (each.run_id, each.state.value, safe_line(each.agent, width=24), each.reason or "")
+    return indent(level) + " ".join(filter(None, words))
 
 
 def _heard_of(view: RunView, paths: RunPaths, now_ms: int) -> str:
@@ -97,6 +150,8 @@ def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[
         ("reason", summary.reason or ""),
         ("error", "\n  ".join(safe(summary.error or "").split("\n"))),
         ("parent", spec.parent_run_id or ""),
+        ("root", spec.root_run_id or ""),
+        ("depth", f"{spec.depth} below a person's" if spec.depth else ""),
         ("resumed from", spec.resumed_from or ""),
         ("told", safe_line(spec.resume_message, width=200)),
         ("files", str(paths.dir)),

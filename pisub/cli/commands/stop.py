@@ -31,6 +31,8 @@ from pisub.errors import RefusedError, WaitTimeoutError
 from pisub.protocol.runs import InboxChanged, RunState, runner_address
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView
+from pisub.record.tree import descendants
+from pisub.runs.cascade import pass_on
 from pisub.runs.reconcile import reconcile
 
 
@@ -40,22 +42,36 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     run_id = pick_run(settings, layout, arguments.id)
     view = current_view(layout, run_id, now_ms=SystemClock().wall_ms())
     was_over = view.state.is_terminal
-    if not was_over:
+    if arguments.tree or not was_over:
         require_control(layout, run_id, "stop this run")
+    if not was_over:
         if arguments.declare_dead:
             view = _declare_dead(layout, view)
         else:
             view = _stop(layout, settings, view, arguments.reason, console)
+    below = _stop_below(layout, settings, run_id, console) if arguments.tree else []
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(summarize(view))
-        console.json("stopped", {**document, "wasOver": was_over})
+        more: Any = {"below": msgspec.to_builtins([summarize(each) for each in below])} if arguments.tree else {}
+        console.json("stopped", {**document, "wasOver": was_over, **more})
     else:
+        for each in below:
+            console.result(f"{each.run_id} {each.state}")
         console.result(f"{run_id} {view.state}")
         if was_over:
             console.say("it had ended before; nothing was changed")
         elif view.state is not RunState.STOPPED and not arguments.declare_dead:
             console.say("it ended by itself before the stop reached it")
     return Exit.OK
+
+
+def _stop_below(layout: Layout, settings: Settings, run_id: str, console: Console) -> list[RunView]:
+    """Stop everything below a run that has not ended; return it as it is then, oldest first."""
+    clock = SystemClock()
+    pass_on(layout, run_id, "stop", now_ms=clock.wall_ms())
+    views = (current_view(layout, each.run_id, now_ms=clock.wall_ms()) for each in descendants(layout, run_id))
+    live = [view for view in views if not view.state.is_terminal]
+    return [_stop(layout, settings, view, "", console) for view in live]
 
 
 def _stop(layout: Layout, settings: Settings, view: RunView, reason: str, console: Console) -> RunView:
