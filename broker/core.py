@@ -68,7 +68,8 @@ class Core:
     def handle_batch(self, items: Sequence[tuple[bytes, bytes]], now: float) -> Outcome:
         """Handle frames in the order in which they were received.
 
-        The same frames split into batches in another way give the same sends in the same order.
+        The same frames split into batches in another way give the same sends in the same order; but the callers of a
+        role are told who has their calls at the end of the batch, all calls of one caller to one callee together.
 
         Args:
             items: Route and frame of each message.

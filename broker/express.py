@@ -46,6 +46,7 @@ class Express:
         long_way, routing = self._long_way, self._routing
         by_route, peers, lives, append = state.by_route.get, state.peers.get, state.lives.get, state.sends.append
         received = state.received
+        routed: dict[tuple[Peer, Peer], list[int]] = {}
         for route, frame in items:
             received += 1
             sender = by_route(route)
@@ -69,7 +70,7 @@ class Express:
                     and not state.is_leaving
                 ):
                     if is_role:
-                        routing.tell_routed(sender, number, callee)
+                        routed.setdefault((sender, callee), []).append(number)
                     ttl_ms = header.ttl_ms
                     calls[number] = (callee, now + ttl_ms / 1000 if ttl_ms > 0 else 0.0)
                     callee.serving += 1
@@ -93,3 +94,6 @@ class Express:
             state.received = received
             long_way(route, frame, sender, now)
         state.received = received
+        for (caller, callee), numbers in routed.items():
+            if peers(caller.address) is caller:  # it may have said goodbye meanwhile
+                routing.tell_routed(caller, numbers, callee)

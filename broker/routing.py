@@ -5,12 +5,14 @@ Owns the rules of delivery. It reads the header alone; the body passes through u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from pisub.protocol import codec
 from pisub.protocol.delivery import Flag, Header, Kind, Priority
-from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_TOTAL_QUEUE_BYTES
-from pisub.protocol.session import OWN_TOPICS
+from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_ROUTED_IDS, MAX_TOTAL_QUEUE_BYTES
+from pisub.protocol.session import OWN_TOPICS, Routed
 
 from .authority import KIND_NEEDS
 from .mailbox import effective_priority
@@ -100,15 +102,26 @@ class Routing:
             callee.serving += 1
         assert callee is not None
         if is_role:
-            self.tell_routed(caller, number, callee)
+            self.tell_routed(caller, (number,), callee)
         state.deliver(callee, caller.stamp, frame, Kind.CALL, effective_priority(Kind.CALL, header.priority))
 
-    def tell_routed(self, caller: Peer, number: int, callee: Peer, *, flags: int = 0) -> None:
-        """Tell a caller which life of which peer has its call."""
-        routed = Header(
-            kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=number, to=callee.bound_name, flags=flags
-        )
-        self._state.deliver(caller, self._state.own_stamp, codec.pack(routed), Kind.ROUTED, Priority.CONTROL)
+    def tell_routed(self, caller: Peer, numbers: Sequence[int], callee: Peer, *, flags: int = 0) -> None:
+        """Tell a caller which life of which peer has its calls.
+
+        Args:
+            caller: Who made them.
+            numbers: Their message ids, one or more.
+            callee: Who has them.
+            flags: ``Flag.AGAIN``, or none.
+        """
+        state = self._state
+        for start in range(0, len(numbers), MAX_ROUTED_IDS):
+            first, *others = numbers[start : start + MAX_ROUTED_IDS]
+            routed = Header(
+                kind=Kind.ROUTED, priority=Priority.CONTROL, correlation_id=first, to=callee.bound_name, flags=flags
+            )
+            body = codec.encode(Routed(message_ids=tuple(others))) if others else b""
+            state.deliver(caller, state.own_stamp, codec.pack(routed, body), Kind.ROUTED, Priority.CONTROL)
 
     def remind_callers(self, callee: Peer) -> None:
         """Tell who waits for a callee that came back where the call is bound: it may be lost, and is to be sent again.
@@ -118,8 +131,9 @@ class Routing:
         """
         if callee.serving:
             for caller in self._state.peers.values():
-                for number in [each for each, call in caller.calls.items() if call[0] is callee]:
-                    self.tell_routed(caller, number, callee, flags=Flag.AGAIN)
+                numbers = [each for each, call in caller.calls.items() if call[0] is callee]
+                if numbers:
+                    self.tell_routed(caller, numbers, callee, flags=Flag.AGAIN)
 
     def _nobody(self, caller: Peer, header: Header, frame: bytes, now: float) -> None:
         state = self._state

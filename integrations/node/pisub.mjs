@@ -331,7 +331,7 @@ export class Client {
     if (kind === Kind.WELCOME) this.#welcomed(body);
     else if (kind === Kind.REPLY) this.#end(correlation, null, body);
     else if (kind === Kind.LEAVING) this.#dial();
-    else if (kind === Kind.ROUTED) this.#routed(correlation, to, (flags & AGAIN) !== 0);
+    else if (kind === Kind.ROUTED) for (const id of [correlation, ...(body.messageIds ?? [])]) this.#routed(id, to, (flags & AGAIN) !== 0);
     else if (kind === Kind.TELL && body.type === "role-granted") this.#granted(body);
     else if (kind === Kind.TELL && body.type === "terminated") this.#terminated(body);
     else if (kind === Kind.FAIL && body.code === "hello_first") this.#phase === "online" && this.#greet();

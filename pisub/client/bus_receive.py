@@ -19,7 +19,7 @@ from pisub.client.bus_types import BusState, Sender, error_of
 from pisub.errors import NotDeliveredError, OutcomeUnknownError, ProtocolError
 from pisub.protocol.codec import decode, unpack, unpack_stamp
 from pisub.protocol.delivery import Flag, Header, Kind, Stamp
-from pisub.protocol.session import Failure, RoleGranted, Terminated, Welcome
+from pisub.protocol.session import Failure, RoleGranted, Routed, Terminated, Welcome
 
 #: Different stamps that are remembered decoded. A sender's stamp is the same bytes for every message.
 _MAX_STAMPS: Final = 1_024
@@ -156,10 +156,12 @@ class Receiver:
                 case Kind.FAIL:
                     effects = self._on_refusal(number, _failure(body), now, is_stale=is_stale)
                 case Kind.ROUTED if not is_stale:
-                    if header.flags & Flag.AGAIN:
-                        core.send_again(number, header.to, now)
-                    else:
-                        core.calls.bind(number, header.to)
+                    others = decode(body, Routed).message_ids if body else ()
+                    for each in (number, *others):
+                        if header.flags & Flag.AGAIN:
+                            core.send_again(each, header.to, now)
+                        else:
+                            core.calls.bind(each, header.to)
                 case Kind.PUBLISH:  # a trace: handlers take it as they take any other
                     pass
                 case Kind.TELL:

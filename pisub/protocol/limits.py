@@ -25,6 +25,8 @@ MAX_PEER_QUEUE_BYTES = 8 * MIB
 MAX_TOTAL_QUEUE_BYTES = 256 * MIB
 #: Open calls per caller: 16 times the 1,000 open asks of the load target.
 MAX_OPEN_CALLS = 16_384
+#: Calls told of by one ROUTED: a body of 9 KiB at most.
+MAX_ROUTED_IDS = 1_024
 #: Subscriptions, watches and roles of one peer.
 MAX_SUBSCRIPTIONS = 4_096
 MAX_WATCHES = 16_384

@@ -207,6 +207,12 @@ class Arrived(Message, frozen=True, kw_only=True, tag="arrived"):
     message_ids: tuple[int, ...]
 
 
+class Routed(Message, frozen=True, kw_only=True, tag="routed"):
+    """Body of ROUTED where it tells of more calls than the one in its header: their message ids, in order."""
+
+    message_ids: tuple[int, ...]
+
+
 class Status(Message, frozen=True, kw_only=True, tag="status"):
     """Asks for the broker's figures."""
 

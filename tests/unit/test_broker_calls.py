@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pisub.protocol.delivery import Kind, Priority
-from pisub.protocol.session import Claim, Done, Failure, Release, Subscribe, Unsubscribe
+from pisub.protocol import codec
+from pisub.protocol.delivery import Header, Kind, Priority
+from pisub.protocol.session import Claim, Done, Failure, Release, Routed, Subscribe, Unsubscribe
 from tests.support.broker_world import World
 
 
@@ -40,6 +41,32 @@ def test_a_call_to_a_role_tells_the_caller_whom_it_is_bound_to(world: World) -> 
     [routed] = a.take()
     assert (routed.header.kind, routed.header.correlation_id, routed.header.to) == (Kind.ROUTED, number, "b@9")
     assert [each.brief for each in b.take()] == [(Kind.CALL, "a", b"?")]
+
+
+def test_the_calls_of_one_batch_are_told_of_together_once_for_each_caller_and_callee(world: World) -> None:
+    a, b, c = world.join("a"), world.join("b", incarnation=9), world.join("c")
+    b.control(Claim(role="host"))
+    frames = [(each.route, call_frame(number)) for number, each in enumerate((a, c, a, a), start=5)]
+    world.apply(world.core.handle_batch(frames, world.now))
+    for caller, numbers in ((a, (5, 7, 8)), (c, (6,))):
+        [routed] = caller.take()
+        others = () if not routed.body else codec.decode(routed.body, Routed).message_ids
+        assert (routed.header.kind, routed.header.to) == (Kind.ROUTED, "b@9")
+        assert (routed.header.correlation_id, *others) == numbers
+    assert [each.header.message_id for each in b.take()] == [5, 6, 7, 8]
+
+
+def test_a_caller_that_left_in_the_same_batch_is_told_of_no_call(world: World) -> None:
+    a, b = world.join("a"), world.join("b")
+    b.control(Claim(role="host"))
+    goodbye = codec.pack(Header(kind=Kind.GOODBYE))
+    world.apply(world.core.handle_batch([(a.route, call_frame(5)), (a.route, goodbye)], world.now))
+    assert (a.take(), world.core.state.queued_bytes) == ([], 0)
+    assert [each.header.message_id for each in b.take()] == [5]
+
+
+def call_frame(number: int) -> bytes:
+    return codec.pack(Header(kind=Kind.CALL, message_id=number, to="role:host"), b"?")
 
 
 def test_a_role_in_another_scope_is_another_role(world: World) -> None:

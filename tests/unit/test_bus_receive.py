@@ -30,6 +30,7 @@ from pisub.protocol.session import (
     PeerKind,
     Release,
     RoleGranted,
+    Routed,
     Subscription,
     Terminated,
     Unsubscribe,
@@ -223,6 +224,13 @@ def test_a_call_that_may_be_lost_with_its_callee_s_connection_is_sent_again_to_t
     assert (header.kind, header.message_id, header.to) == (Kind.CALL, call.header.message_id, "x@8")
     (end,) = client.gets(Kind.FAIL, Failure(code="not_delivered", message=""), correlation_id=header.message_id)
     assert (type(end), type(end.error)) == (End, OutcomeUnknownError)
+
+
+def test_one_word_of_the_broker_binds_several_calls(client: Client) -> None:
+    calls = [client.opens("role:host") for _ in range(3)]
+    first, *others = (call.header.message_id for call in calls)
+    client.gets(Kind.ROUTED, Routed(message_ids=tuple(others)), correlation_id=first, to="x@8")
+    assert [call.bound_to for call in calls] == ["x@8"] * 3
 
 
 def test_of_a_call_that_ended_the_broker_is_told_that_nobody_waits(client: Client) -> None:
