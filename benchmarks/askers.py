@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds (default 5)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one measurement of messages (default 1)")
     parser.add_argument("--k", type=int, nargs="+", default=[64, 1000], help="asks outstanding (default 64 1000)")
-    parser.add_argument("--run-rounds", type=int, default=2, help="rounds of the real thing (default 2); 0 leaves it out")
+    parser.add_argument("--run-rounds", type=int, default=2, help="rounds of the real thing (default 2, 0: none)")
     parser.add_argument("--run-seconds", type=float, default=6.0, help="length of one of its measurements (default 6)")
     parser.add_argument("--fsync", action="store_true", help="flush answers to the disk, as pisub does by default")
 

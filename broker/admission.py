@@ -8,7 +8,7 @@ from __future__ import annotations
 from pisub.errors import IdentityInUseError, InvalidArgumentError, PisubError, ProtocolError, RefusedError
 from pisub.ids import is_address, is_role
 from pisub.process import ProcessIdentity
-from pisub.protocol import codec
+from pisub.protocol import bundle, codec
 from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.limits import HELLO_TIMEOUT_S, MAX_SUBSCRIPTIONS, MAX_WATCHES, RESUME_GRACE_S
 from pisub.protocol.session import (
@@ -83,6 +83,7 @@ class Admission:
             epoch=state.epoch,
             broker=state.broker,
             authority=peer.authority,
+            capabilities=(bundle.CAPABILITY,),
             software=state.software,
             roles=tuple(
                 HeldRole(role=key[0], scope=key[1], generation=generation) for key, generation in peer.roles.items()
@@ -151,6 +152,8 @@ class Admission:
         self._authorise(peer, hello.authority, accepted)
         state.strangers.pop(accepted.route, None)
         state.by_route[accepted.route] = peer
+        if bundle.CAPABILITY in hello.capabilities:
+            state.bundling.add(accepted.route)
         peer.route = accepted.route
         peer.resume_by = None
         peer.needs_resync = False

@@ -63,6 +63,11 @@ class Core:
         """Return the tables, for status and tests. Only the core changes them."""
         return self._state
 
+    @property
+    def bundling(self) -> set[bytes]:
+        """Return the connections to which several messages may go in one, as it stands now."""
+        return self._state.bundling
+
     # Frames ------------------------------------------------------------------------------------------------------
 
     def handle_batch(self, items: Sequence[tuple[bytes, bytes]], now: float) -> Outcome:

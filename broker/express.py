@@ -94,6 +94,4 @@ class Express:
             state.received = received
             long_way(route, frame, sender, now)
         state.received = received
-        for (caller, callee), numbers in routed.items():
-            if peers(caller.address) is caller:  # it may have said goodbye meanwhile
-                routing.tell_routed(caller, numbers, callee)
+        routing.tell_all_routed(routed)

@@ -123,6 +123,12 @@ class Routing:
             body = codec.encode(Routed(message_ids=tuple(others))) if others else b""
             state.deliver(caller, state.own_stamp, codec.pack(routed, body), Kind.ROUTED, Priority.CONTROL)
 
+    def tell_all_routed(self, routed: dict[tuple[Peer, Peer], list[int]]) -> None:
+        """Tell the callers of a batch, by caller and callee; not one that has said goodbye meanwhile."""
+        for (caller, callee), numbers in routed.items():
+            if self._state.peers.get(caller.address) is caller:
+                self.tell_routed(caller, numbers, callee)
+
     def remind_callers(self, callee: Peer) -> None:
         """Tell who waits for a callee that came back where the call is bound: it may be lost, and is to be sent again.
 

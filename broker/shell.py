@@ -130,10 +130,10 @@ class Shell:
                 return
             self._note_broken()  # before the descriptor is taken for this connection's: it may have been another's
             self._accept(odd.route, connection, now)
-        if odd.is_multipart:
-            self._handle(MessageRefused(odd.route, "protocol_error"), now)
+        if odd.frames:
+            self._apply(self._core.handle_batch([(odd.route, frame) for frame in odd.frames], now), now)
         else:
-            self._apply(self._core.handle_batch([(odd.route, odd.frame)], now), now)
+            self._handle(MessageRefused(odd.route, "protocol_error"), now)
 
     def _accept(self, route: bytes, connection: Connection, now: float) -> None:
         self._connections[route] = connection
@@ -184,7 +184,7 @@ class Shell:
 
     def _apply(self, outcome: Outcome, now: float) -> None:
         if outcome.sends:
-            failed = self._wire.send_all(outcome.sends)
+            failed = self._wire.send_all(outcome.sends, self._core.bundling)
             if failed:
                 self._handle_failed(failed, now)
         for effect in outcome.effects:
@@ -203,7 +203,7 @@ class Shell:
         if not sends:
             self._retries.forget(route)
             return
-        count, is_gone = self._wire.send_some(sends)
+        count, is_gone = self._wire.send_some(sends, self._core.bundling)
         if count:
             self._retries.took(route, now, has_room=count == len(sends))
         else:

@@ -79,6 +79,8 @@ class State:
         self.received = 0
         self.queued_bytes = 0
         self.is_leaving = False
+        #: Connections whose clients read bundles.
+        self.bundling: set[bytes] = set()
         self.sends: list[Send] = []
         self.effects: list[Effect] = []
         self.own_stamp = codec.pack_stamp(Stamp(epoch=epoch))
@@ -174,6 +176,7 @@ class State:
         if route is None:
             return
         del self.by_route[route]
+        self.bundling.discard(route)
         self.suspended.pop(route, None)
         peer.route = None
         peer.is_suspended = False

@@ -11,6 +11,7 @@ import os
 import select
 import socket as sockets
 import struct
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,9 @@ import msgspec
 import zmq
 from zmq.backend import Socket
 
-from pisub.protocol.limits import HIGH_WATER_MARK, MAX_FRAME_BYTES
+from pisub.errors import ProtocolError
+from pisub.protocol import bundle
+from pisub.protocol.limits import HIGH_WATER_MARK, MAX_BUNDLE_BYTES, MAX_BUNDLE_PARTS, MAX_FRAME_BYTES
 
 from .effects import Send
 from .events import SendFailed
@@ -48,11 +51,10 @@ class Connection(msgspec.Struct):
 
 
 class Received(msgspec.Struct, frozen=True):
-    """One message, or what is left of one that had more than one frame (``is_multipart``)."""
+    """The frames of one message; none where it is none of ours: of several parts, or a bundle that does not add up."""
 
     route: bytes
-    frame: bytes
-    is_multipart: bool
+    frames: list[bytes]
 
 
 class Wire:
@@ -101,16 +103,16 @@ class Wire:
     def receive(
         self, known: dict[bytes, Connection]
     ) -> tuple[list[tuple[bytes, bytes]], Received | None, Connection | None]:
-        """Receive up to ``BATCH`` messages without waiting.
+        """Receive without waiting until there are ``BATCH`` frames, or a bundle's more.
 
-        Stops early at a message that is not one frame of a known connection, and returns it apart, with what the
-        kernel says about its connection if that is new.
+        Stops early at a message that is not of a known connection, or none of ours, and returns it apart, with what
+        the kernel says about its connection if that is new.
         """
         receive, read_more, more = self._socket.recv, self._more.read, self._more.value
         items: list[tuple[bytes, bytes]] = []
         self.is_drained = False
         try:
-            for _ in range(BATCH):
+            while len(items) < BATCH:
                 route = receive(_NOBLOCK)
                 if route not in known:
                     return items, *self._first(route)
@@ -118,8 +120,14 @@ class Wire:
                 read_more()
                 if more.value:
                     self._skip_rest()
-                    return items, Received(route, b"", is_multipart=True), None
-                items.append((route, frame))
+                    return items, Received(route, []), None
+                if frame.startswith(bundle.PRELUDE):
+                    frames = _frames_of(frame)
+                    if not frames:
+                        return items, Received(route, []), None
+                    items += [(route, each) for each in frames]
+                else:
+                    items.append((route, frame))
         except zmq.Again:
             self.is_drained = True
         return items, None, None
@@ -135,21 +143,44 @@ class Wire:
         data = frame.bytes
         if is_multipart:
             self._skip_rest()
-        return Received(route, data, is_multipart=is_multipart), connection
+        return Received(route, [] if is_multipart else _frames_of(data)), connection
 
     def _skip_rest(self) -> None:
         while self._socket.get(_RCVMORE):
             self._socket.recv(_NOBLOCK)
 
-    def send_all(self, sends: list[Send]) -> list[SendFailed]:
-        """Send messages without waiting.
+    def send_all(self, sends: list[Send], bundling: AbstractSet[bytes]) -> list[SendFailed]:
+        """Send messages without waiting, in order for each receiver.
 
         After the first that finds a receiver's pipe full, all that follow for the same receiver fail too: they must
         not overtake it.
 
+        Args:
+            sends: The messages.
+            bundling: Receivers that may get several in one.
+
         Returns:
             What was not sent, in order.
         """
+        if len(sends) == 1:
+            return self._send_in_turn(sends)
+        alone: list[Send] = []
+        together: dict[bytes, list[Send]] = {}
+        for each in sends:
+            route = each[0]
+            if route not in bundling:
+                alone.append(each)
+            elif (some := together.get(route)) is None:
+                together[route] = [each]
+            else:
+                some.append(each)
+        failed = self._send_in_turn(alone)
+        for some in together.values():
+            sent, is_gone = self._send_bundled(some)
+            failed += [SendFailed(*each, is_gone) for each in some[sent:]]
+        return failed
+
+    def _send_in_turn(self, sends: list[Send]) -> list[SendFailed]:
         send = self._socket.send
         failed: list[SendFailed] = []
         blocked: set[bytes] = set()
@@ -170,20 +201,31 @@ class Wire:
                 failed.append(SendFailed(route, stamp, frame, is_gone=True))
         return failed
 
-    def send_some(self, sends: list[Send]) -> tuple[int, bool]:
+    def send_some(self, sends: list[Send], bundling: AbstractSet[bytes]) -> tuple[int, bool]:
         """Send messages to one receiver without waiting, up to the first that does not fit.
 
         Returns:
             How many were sent, and whether the receiver is gone.
         """
+        if sends[0][0] in bundling:
+            return self._send_bundled(sends)
+        failed = self._send_in_turn(sends)
+        return len(sends) - len(failed), any(each.is_gone for each in failed)
+
+    def _send_bundled(self, sends: list[Send]) -> tuple[int, bool]:
         send = self._socket.send
         sent = 0
         try:
-            for route, stamp, frame in sends:
+            while sent < len(sends):
+                some = _fitting(sends, sent)
+                route, stamp, frame = some[0]
                 send(route, _MORE)
-                send(stamp, _MORE)
-                send(frame, _NOBLOCK)
-                sent += 1
+                if len(some) == 1:
+                    send(stamp, _MORE)
+                    send(frame, _NOBLOCK)
+                else:
+                    send(bundle.join([part for _, *parts in some for part in parts]), _NOBLOCK)
+                sent += len(some)
         except zmq.Again:
             return sent, False
         except zmq.ZMQError as error:
@@ -238,3 +280,22 @@ class Wire:
         self._socket.monitor(None, 0)
         self._monitor.close()
         self._socket.close()
+
+
+def _frames_of(message: bytes) -> list[bytes]:
+    """Return the frames of a message: itself, or what a bundle holds; none when that does not add up."""
+    if not message.startswith(bundle.PRELUDE):
+        return [message]
+    try:
+        return bundle.split(message)
+    except ProtocolError:
+        return []
+
+
+def _fitting(sends: list[Send], start: int) -> list[Send]:
+    """Return the messages from ``start`` on that go in one bundle: one at least."""
+    end, left = start + 1, MAX_BUNDLE_BYTES - len(sends[start][1]) - len(sends[start][2])
+    last = min(len(sends), start + MAX_BUNDLE_PARTS // 2)
+    while end < last and (left := left - len(sends[end][1]) - len(sends[end][2])) >= 0:
+        end += 1
+    return sends[start:end]

@@ -27,6 +27,7 @@ from pisub.errors import (
     PisubError,
     StaleGenerationError,
 )
+from pisub.protocol.bundle import CAPABILITY
 from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Header, Kind, Priority
 from pisub.protocol.limits import WELCOME_TIMEOUT_S
@@ -74,6 +75,8 @@ class BusCore:
         self.is_hello_due = False
         #: The Hello whose Welcome is awaited; the Welcome of an earlier one belongs to a connection that is gone.
         self.hello_id = -1
+        #: Whether this broker takes several frames in one message.
+        self.is_bundling = False
         self._claims = Claims()
         self._welcome_due: float | None = None
         self._search_due: float | None = None
@@ -204,6 +207,7 @@ class BusCore:
         renewed, role_effects = self._claims.renew(welcome, self.epoch)
         self.phase = Phase.ONLINE
         self.epoch = welcome.epoch
+        self.is_bundling = CAPABILITY in welcome.capabilities
         self._welcome_due = None
         self._search_due = None
         ended = [] if is_first else self._resend(renewed, now)
@@ -297,7 +301,7 @@ class BusCore:
             if not send(self.hello()):
                 return False
             self.is_hello_due = False
-        return self.phase is not Phase.ONLINE or self.outbox.drain(send)
+        return self.phase is not Phase.ONLINE or self.outbox.drain(send, is_bundling=self.is_bundling)
 
     def acknowledge(self) -> None:
         """Queue what tells the callees which of their answers arrived."""

@@ -14,6 +14,7 @@ import msgspec
 from pisub.errors import InvalidArgumentError
 from pisub.ids import is_address, new_id
 from pisub.process import ProcessIdentity, own_identity
+from pisub.protocol.bundle import CAPABILITY
 from pisub.protocol.codec import encode, pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.limits import KIB
@@ -81,6 +82,7 @@ def hello_frame(identity: Identity, message_id: int, roles: tuple[HeldRole, ...]
             process=identity.process,
             session=identity.session,
             software=identity.software,
+            capabilities=(CAPABILITY,),
             roles=roles,
             subscriptions=tuple(subscriptions),
             watches=tuple(watches),

@@ -12,8 +12,9 @@ import msgspec
 
 from pisub.client.bus_calls import PendingCall
 from pisub.errors import NotDeliveredError
+from pisub.protocol.bundle import join
 from pisub.protocol.delivery import Header, Priority
-from pisub.protocol.limits import MAX_PEER_QUEUE_BYTES
+from pisub.protocol.limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_PARTS, MAX_PEER_QUEUE_BYTES
 
 
 class Outgoing(msgspec.Struct, gc=False):
@@ -75,25 +76,43 @@ class Outbox:
         self._bytes = 0
         return items
 
-    def drain(self, send: Callable[[bytes], bool]) -> bool:
+    def drain(self, send: Callable[[bytes], bool], *, is_bundling: bool = False) -> bool:
         """Hand frames to ``send`` until it refuses one, which stays. Tell whether the outbox is empty.
 
         Calls that ended while they waited are dropped; the others are marked as sent.
+
+        Args:
+            send: Takes a message: a frame, or a bundle of them.
+            is_bundling: Whether the broker reads bundles.
         """
-        items = self._items
-        while items:
-            item = items[0]
-            call = item.call
-            if call is None:
-                if not send(item.frame):
-                    return False
-            elif call.is_open:
-                if not send(item.frame):
-                    return False
-                call.is_sent = True
-            self._bytes -= len(item.frame)
-            items.popleft()
+        limit = MAX_BUNDLE_PARTS if is_bundling else 1
+        while self._items:
+            some = self._take(limit)
+            if not some:
+                continue
+            if not send(some[0].frame if len(some) == 1 else join([item.frame for item in some])):
+                self.put_first(some)
+                return False
+            for item in some:
+                if item.call is not None:
+                    item.call.is_sent = True
         return True
+
+    def _take(self, limit: int) -> list[Outgoing]:
+        """Take frames off the front that fit into one message; calls that ended are dropped on the way."""
+        items = self._items
+        some: list[Outgoing] = []
+        size = 0
+        while items and len(some) < limit:
+            item = items[0]
+            if item.call is None or item.call.is_open:
+                size += len(item.frame)
+                if some and size > MAX_BUNDLE_BYTES:
+                    break
+                some.append(item)
+            items.popleft()
+            self._bytes -= len(item.frame)
+        return some
 
     def _shed(self) -> None:
         kept = [item for item in self._items if item.header.priority != Priority.DROPPABLE]

@@ -17,6 +17,11 @@ MAX_BODY_DEPTH = 32
 #: Characters of a topic: the longest of the seeds is `subagents:rpc:v1:reply:` and a request id.
 MAX_TOPIC_CHARS = 256
 
+#: Parts of a bundle: 64 frames, each with its stamp. In bytes a bundle of more than one frame is a body at most, so
+#: that ``HIGH_WATER_MARK`` of them are not more than of bodies.
+MAX_BUNDLE_PARTS = 128
+MAX_BUNDLE_BYTES = MAX_BODY_BYTES
+
 #: ZeroMQ high-water marks in messages, both directions, every socket. Above them queues are ours, bounded in bytes.
 #: With 64 a thousand calls outstanding spend more time in queues than on their way.
 HIGH_WATER_MARK = 256

@@ -298,5 +298,15 @@ class Leaving(Message, frozen=True, kw_only=True, tag="leaving"):
 ControlRequest = Claim | Release | FindRole | Subscribe | Unsubscribe | Watch | Unwatch | Status | Shutdown
 #: Bodies of what the broker answers or sends of itself.
 BrokerMessage = (
-    Welcome | Failure | Claimed | RoleGranted | RoleHolder | Terminated | Done | StatusReport | Leaving | Traced
+    Welcome
+    | Failure
+    | Claimed
+    | RoleGranted
+    | RoleHolder
+    | Terminated
+    | Routed
+    | Done
+    | StatusReport
+    | Leaving
+    | Traced
 )

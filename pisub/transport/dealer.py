@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import zmq
 
+from pisub.errors import ProtocolError
+from pisub.protocol.bundle import PRELUDE, split
 from pisub.protocol.limits import HIGH_WATER_MARK
 from pisub.transport.monitor import Link, SocketMonitor
 
@@ -39,8 +41,9 @@ def new_context() -> zmq.Context[zmq.Socket[bytes]]:
 class Dealer:
     """One connection to a broker.
 
-    ``on_message(stamp, frame)`` is called for every message, ``on_room()`` whenever frames may fit again; it sends what
-    waits and returns whether some still does. Both run on the loop's thread and must not raise.
+    ``on_message(stamp, frame)`` is called for every message, also for those in a bundle; ``on_room()`` whenever frames
+    may fit again: it sends what waits and returns whether some still does. Both run on the loop's thread and must not
+    raise.
 
     Delivery: what was accepted and not yet read by the broker when it dies is lost. What libzmq still holds then goes
     to the next broker ahead of the Hello, which drops it and says so (``hello_first``).
@@ -147,6 +150,20 @@ class Dealer:
         self._monitor.close()
         self._socket.close(linger_ms)
 
+    def _take_bundle(self, message: bytes) -> int:
+        """Take the messages of a bundle; one that is none is handed on as a message that nobody can read."""
+        try:
+            parts = split(message)
+        except ProtocolError:
+            parts = [message]
+        if len(parts) % 2:
+            self._on_message(message, b"")
+            return 1
+        for at in range(0, len(parts), 2):
+            if not self._socket.closed:  # a message may have had it closed
+                self._on_message(parts[at], parts[at + 1])
+        return len(parts) // 2
+
     def _take_turn(self) -> None:
         if self._socket.closed:
             return
@@ -158,9 +175,12 @@ class Dealer:
             if events & _POLLIN:
                 try:
                     while left > 0:
-                        stamp = receive(_NOBLOCK)
-                        on_message(stamp, receive(_NOBLOCK))
-                        left -= 1
+                        first = receive(_NOBLOCK)
+                        if first.startswith(PRELUDE):
+                            left -= self._take_bundle(first)
+                        else:
+                            on_message(first, receive(_NOBLOCK))
+                            left -= 1
                 except zmq.Again:
                     pass
                 if self._socket.closed:

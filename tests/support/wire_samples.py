@@ -39,7 +39,12 @@ STAMPS = {
 def messages() -> dict[str, type[Message]]:
     """Every message of the wire, by its tag."""
     unions = (session.ControlRequest, session.BrokerMessage, checkpoint.CheckpointMessage, runs.RunMessage)
-    found = [session.Hello, session.Arrived, session.Routed, BodyReference, *(kind for union in unions for kind in get_args(union))]
+    found = [
+        session.Hello,
+        session.Arrived,
+        BodyReference,
+        *(kind for union in unions for kind in get_args(union)),
+    ]
     return {str(kind.__struct_config__.tag): kind for kind in found}
 
 

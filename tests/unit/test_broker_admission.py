@@ -48,7 +48,13 @@ def test_a_hello_is_answered_with_everything_a_client_must_know(world: World) ->
     [seen] = a.take()
     assert (seen.stamp.sender, seen.stamp.epoch, seen.header.correlation_id) == ("", EPOCH, 1)
     assert seen.message == Welcome(
-        wire_version=1, address="a", epoch=EPOCH, broker=process(1), authority=Authority.OWNER, software="test"
+        wire_version=1,
+        address="a",
+        epoch=EPOCH,
+        broker=process(1),
+        authority=Authority.OWNER,
+        capabilities=("bundles",),
+        software="test",
     )
     assert world.effects == [WatchProcess(a.process)]
 

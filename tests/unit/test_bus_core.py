@@ -99,6 +99,7 @@ def test_a_hello_states_who_this_is_and_what_it_holds() -> None:
         address="me",
         incarnation=5,
         process=ProcessIdentity(pid=1),
+        capabilities=("bundles",),
         roles=(HeldRole(role="host", scope="s", generation=9, record_n=3), HeldRole(role="rpc", generation=0)),
         subscriptions=(Subscription(topic="t", scope="s"),),
         watches=("run:1",),
