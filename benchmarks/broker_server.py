@@ -15,7 +15,7 @@ import zmq
 
 from benchmarks.harness import reply_line
 from pisub.process import own_identity
-from pisub.protocol import codec
+from pisub.protocol import bundle, codec
 from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.session import Hello, PeerKind
 from pisub.protocol.version import WIRE_VERSIONS
@@ -33,6 +33,7 @@ def hello(address: str) -> bytes:
         address=address,
         incarnation=os.getpid(),
         process=own_identity(),
+        capabilities=(bundle.CAPABILITY,),
     )
     return codec.pack(Header(kind=Kind.HELLO), codec.encode(body))
 

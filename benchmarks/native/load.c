@@ -51,13 +51,42 @@ static void *connect_and_hello(const char *hello_file)
     return socket;
 }
 
-/* Reads [stamp, frame]; returns the frame's size, or -1. */
-static int receive(void *socket, unsigned char *frame)
+/* What one socket has read: a frame, or a bundle of stamps and frames by turns with some of them still to be taken. */
+struct inbox {
+    void *socket;
+    unsigned char *data;
+    uint32_t parts, part, at;
+};
+
+static uint32_t big_endian(const unsigned char *at, int width)
 {
-    unsigned char stamp[512];
-    if (zmq_recv(socket, stamp, sizeof stamp, 0) < 0)
-        return -1;
-    return zmq_recv(socket, frame, FRAME_MAX, 0);
+    uint32_t number = 0;
+    while (width--)
+        number = number << 8 | *at++;
+    return number;
+}
+
+/* Reads the next frame of [stamp, frame] or of a bundle; returns its size, or -1. */
+static int receive(struct inbox *inbox, unsigned char **frame)
+{
+    if (inbox->part == inbox->parts) {
+        int size = zmq_recv(inbox->socket, inbox->data, FRAME_MAX, 0);
+        if (size < 0)
+            return -1;
+        if (size < 6 || memcmp(inbox->data, "psB", 3) != 0) {
+            *frame = inbox->data;
+            return zmq_recv(inbox->socket, inbox->data, FRAME_MAX, 0);
+        }
+        inbox->parts = big_endian(inbox->data + 4, 2);
+        inbox->part = 0;
+        inbox->at = 6 + 4 * inbox->parts;
+    }
+    uint32_t stamp = big_endian(inbox->data + 6 + 4 * inbox->part, 4);
+    uint32_t size = big_endian(inbox->data + 10 + 4 * inbox->part, 4);
+    *frame = inbox->data + inbox->at + stamp;
+    inbox->at += stamp + size;
+    inbox->part += 2;
+    return (int)size;
 }
 
 static unsigned char *put_text(unsigned char *at, const char *text)
@@ -112,12 +141,13 @@ static uint32_t get_uint(const unsigned char **at)
 
 static void *answer(void *socket)
 {
-    unsigned char *frame = malloc(FRAME_MAX), *reply = malloc(FRAME_MAX);
+    struct inbox inbox = {socket, malloc(FRAME_MAX), 0, 0, 0};
+    unsigned char *frame, *reply = malloc(FRAME_MAX);
     uint32_t next = 1;
     int timeout = 200;
     zmq_setsockopt(socket, ZMQ_RCVTIMEO, &timeout, sizeof timeout);
     while (!finished) {
-        int size = receive(socket, frame);
+        int size = receive(&inbox, &frame);
         if (size < 0)
             continue;
         const unsigned char *at = frame + 7;
@@ -129,7 +159,7 @@ static void *answer(void *socket)
         int payload = size - 6 - (frame[4] << 8 | frame[5]);
         zmq_send(socket, reply, make_frame(reply, REPLY, next++, id, "load-asker", payload), 0);
     }
-    free(frame);
+    free(inbox.data);
     free(reply);
     return NULL;
 }
@@ -149,7 +179,8 @@ int main(int argc, char **argv)
     pthread_t thread;
     pthread_create(&thread, NULL, answer, answerer);
 
-    unsigned char *frame = malloc(FRAME_MAX);
+    struct inbox inbox = {asker, malloc(FRAME_MAX), 0, 0, 0};
+    unsigned char *call = malloc(FRAME_MAX), *frame;
     unsigned char *seen = calloc(calls + 1, 1);
     uint32_t sent = 0, replies = 0, unexpected = 0;
     struct timespec begin, end;
@@ -157,9 +188,9 @@ int main(int argc, char **argv)
     while (replies < calls) {
         while (sent < calls && sent - replies < window) {
             sent++;
-            zmq_send(asker, frame, make_frame(frame, CALL, sent, 0, "load-answerer", payload), 0);
+            zmq_send(asker, call, make_frame(call, CALL, sent, 0, "load-answerer", payload), 0);
         }
-        int size = receive(asker, frame);
+        int size = receive(&inbox, &frame);
         if (size < 0)
             break; /* 20 s of silence: what is missing is lost */
         const unsigned char *at = frame + 7;
@@ -182,7 +213,8 @@ int main(int argc, char **argv)
     zmq_close(asker);
     zmq_close(answerer);
     zmq_ctx_term(context);
-    free(frame);
+    free(call);
+    free(inbox.data);
     free(seen);
     return replies == calls ? 0 : 1;
 }

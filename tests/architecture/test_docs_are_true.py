@@ -59,7 +59,8 @@ def test_the_version_is_the_code_s() -> None:
 def test_every_bound_of_the_wire_is_stated_with_its_value() -> None:
     for key in ("MAX_BODY_BYTES", "MAX_HEADER_BYTES", "MAX_BODY_DEPTH", "MAX_TOPIC_CHARS", "HIGH_WATER_MARK",
                 "MAX_PEER_QUEUE_BYTES", "MAX_OPEN_CALLS", "MAX_KEPT_ANSWERS", "HELLO_TIMEOUT_S", "WELCOME_TIMEOUT_S",
-                "RESUME_GRACE_S", "SETTLE_S", "KEEP_ANSWER_S", "MAX_QUESTIONS", "MAX_OPTIONS"):  # fmt: skip
+                "RESUME_GRACE_S", "SETTLE_S", "KEEP_ANSWER_S", "MAX_QUESTIONS", "MAX_OPTIONS",
+                "MAX_BUNDLE_PARTS", "MAX_ROUTED_IDS"):  # fmt: skip
         value = getattr(limits, key)
         assert f"| `{key}` | {value:,} |" in PROTOCOL or f"| `{key}` | {value:g} |" in PROTOCOL, key
 

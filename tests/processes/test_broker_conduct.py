@@ -18,7 +18,8 @@ from pisub.config import Settings
 from pisub.errors import RefusedError
 from pisub.launch import BrokerInfo, ensure_broker, find_broker, log_path
 from pisub.process import ProcessStat
-from pisub.protocol.delivery import Kind
+from pisub.protocol import bundle, codec
+from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.session import Claim, Done, FindRole, GoneReason, PeerKind, RoleHolder, Status, Terminated, Watch
 from tests.support.broker_process import Rig, rig
 from tests.support.bus_peer import Echo, Said, Say
@@ -89,6 +90,44 @@ def test_a_flood_of_bad_frames_is_counted_and_logged_by_no_line_of_its_own(broke
     lines = log_path(broker.directory, "broker").read_bytes().splitlines()
     assert [msgspec.json.decode(line)["event"] for line in lines] == ["broker_started"]
     assert good.control(FindRole(role="host")).address == ""
+
+
+def test_a_client_that_reads_bundles_gets_several_messages_in_one_and_another_does_not(broker: Rig) -> None:
+    asker, reader, plain = (
+        broker.client("asker"),
+        broker.client("reader", capabilities=("bundles",)),
+        broker.client("p"),
+    )
+    frames = [
+        codec.pack(Header(kind=Kind.TELL, message_id=number, to=to), b"%d" % number)
+        for number, to in enumerate(("reader", "p", "reader", "p", "reader"), start=1)
+    ]
+    asker.socket.send(bundle.join(frames))
+    together = reader.receive_bundle()
+    assert [(stamp.sender, header.message_id, body) for stamp, header, body in together] == [
+        ("asker", 1, b"1"),
+        ("asker", 3, b"3"),
+        ("asker", 5, b"5"),
+    ]
+    assert [plain.receive()[2] for _ in range(2)] == [b"2", b"4"]
+
+
+def test_a_bundle_that_does_not_add_up_is_refused_whole_and_what_follows_is_heard(broker: Rig) -> None:
+    asker, reader = broker.client("asker"), broker.client("reader")
+    frame = codec.pack(Header(kind=Kind.TELL, to="reader"), b"!")
+    for message in (bundle.join([frame])[:-1], bundle.PRELUDE, bundle.join([frame]) + b"x"):
+        asker.socket.send(message)
+        assert asker.answer().code == "protocol_error"
+    asker.socket.send(bundle.join([b"garbage", bundle.join([frame]), frame]))
+    assert [asker.answer().code for _ in range(2)] == ["protocol_error"] * 2
+    assert reader.receive()[2] == b"!"
+
+
+def test_a_stranger_s_bundle_is_as_strange_as_its_frames(broker: Rig) -> None:
+    stranger = broker.client()
+    stranger.socket.send(bundle.join([codec.pack(Header(kind=Kind.TELL, to="x"), b"!")] * 2))
+    assert [stranger.answer().code for _ in range(2)] == ["hello_first"] * 2
+    assert stranger.hello("late").address == "late"
 
 
 def test_stragglers_after_a_goodbye_reach_nobody_and_the_end_is_told_once(broker: Rig) -> None:

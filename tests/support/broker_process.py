@@ -17,7 +17,7 @@ import zmq
 from pisub.config import Settings
 from pisub.launch import BrokerInfo, ensure_broker, find_broker
 from pisub.process import ProcessIdentity, open_pidfd, own_identity, send_signal
-from pisub.protocol import codec
+from pisub.protocol import bundle, codec
 from pisub.protocol.base import Message
 from pisub.protocol.delivery import Header, Kind, Stamp
 from pisub.protocol.session import BrokerMessage, Failure, Hello, PeerKind
@@ -48,6 +48,14 @@ class RawClient:
         stamp, frame = self.socket.recv_multipart()
         header, body = codec.unpack(frame)
         return codec.unpack_stamp(stamp), header, bytes(body)
+
+    def receive_bundle(self) -> list[tuple[Stamp, Header, bytes]]:
+        """Receive one message, whatever number of frames it has."""
+        parts = self.socket.recv_multipart()
+        if parts[0].startswith(bundle.PRELUDE):
+            parts = bundle.split(parts[0])
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        return [(codec.unpack_stamp(stamp), *codec.unpack(frame)) for stamp, frame in pairs]
 
     def answer(self) -> Any:
         """Receive a message of the broker's own and return its body."""

@@ -5,7 +5,9 @@ import pytest
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_outbox import Outbox, Outgoing
 from pisub.errors import NotDeliveredError
+from pisub.protocol.bundle import split
 from pisub.protocol.delivery import Header, Kind, Priority
+from pisub.protocol.limits import MAX_BUNDLE_BYTES, MAX_BUNDLE_PARTS
 
 
 def item(frame: bytes, *, priority: int = Priority.NORMAL, call: PendingCall | None = None) -> Outgoing:
@@ -76,3 +78,36 @@ def test_a_call_that_ended_while_it_waited_is_not_sent_and_the_others_are_marked
     assert outbox.drain(lambda frame: not sent.append(frame))
     assert (sent, ended.is_sent, open_one.is_sent) == ([b"open"], False, True)
     assert outbox.waiting_bytes == 0
+
+
+def test_with_a_broker_that_reads_bundles_what_waits_goes_in_one_message_in_order() -> None:
+    outbox = Outbox()
+    ended = PendingCall(Header(kind=Kind.CALL), b"", None, is_open=False)
+    asked = PendingCall(Header(kind=Kind.CALL), b"", None)
+    for frame, call in ((b"1", None), (b"2", ended), (b"3", asked)):
+        outbox.push(item(frame, call=call))
+    sent: list[bytes] = []
+    assert outbox.drain(lambda message: sent.append(message) is None, is_bundling=True)
+    assert [split(message) for message in sent] == [[b"1", b"3"]]
+    assert (asked.is_sent, ended.is_sent, outbox.waiting_bytes) == (True, False, 0)
+
+
+def test_a_bundle_has_at_most_so_many_frames_and_bytes_and_one_frame_goes_as_it_is() -> None:
+    outbox = Outbox()
+    large = b"x" * (MAX_BUNDLE_BYTES - 1)
+    for frame in (large, b"ab", *[b"y"] * MAX_BUNDLE_PARTS):
+        outbox.push(item(frame))
+    sent: list[bytes] = []
+    assert outbox.drain(lambda message: sent.append(message) is None, is_bundling=True)
+    assert sent[0] == large
+    assert [split(message) for message in sent[1:2]] == [[b"ab", *[b"y"] * (MAX_BUNDLE_PARTS - 1)]]
+    assert sent[2:] == [b"y"]
+
+
+def test_a_bundle_that_is_refused_stays_in_its_order() -> None:
+    outbox = Outbox()
+    call = PendingCall(Header(kind=Kind.CALL), b"", None)
+    for frame in (b"1", b"2"):
+        outbox.push(item(frame, call=call))
+    assert not outbox.drain(lambda _: False, is_bundling=True)
+    assert (call.is_sent, outbox.waiting_bytes, frames(outbox)) == (False, 2, [b"1", b"2"])
