@@ -9,6 +9,7 @@ from pisub.errors import IdentityInUseError, InvalidArgumentError, PisubError, P
 from pisub.ids import is_address, is_role
 from pisub.process import ProcessIdentity
 from pisub.protocol import bundle, codec
+from pisub.protocol.checkpoint import CHILD_PREFIX
 from pisub.protocol.delivery import Header, Kind
 from pisub.protocol.limits import HELLO_TIMEOUT_S, MAX_SUBSCRIPTIONS, MAX_WATCHES, RESUME_GRACE_S
 from pisub.protocol.session import (
@@ -24,7 +25,7 @@ from pisub.protocol.session import (
 )
 from pisub.protocol.version import negotiate
 
-from .authority import granted, narrowed
+from .authority import grant_of_process, granted, narrowed
 from .effects import Disconnect, Forget, UnwatchProcess, WatchProcess
 from .events import Accepted
 from .peers import Peer
@@ -75,6 +76,8 @@ class Admission:
             # A child that calls itself a runner opens no other session to its own children.
             session = hello.session if peer.confined_to is None else peer.confined_to
             self._confine_children(peer.process, session, now)
+            if not peer.authority & Authority.ASK:
+                self._forbid_asking(peer.process)
         place = len(state.sends)  # the Welcome goes before whatever restating what it holds brings the peer
         self._restate(peer, hello, now)
         welcome = Welcome(
@@ -110,6 +113,8 @@ class Admission:
         is_runner = hello.kind is PeerKind.RUNNER
         if is_runner != address.startswith(RUNNER_PREFIX):
             raise RefusedError("Addresses that begin with 'run:' are runners', and runners have no other.")
+        if address.startswith(CHILD_PREFIX) and address.partition("-")[0] != f"{CHILD_PREFIX}{accepted.pid}":
+            raise RefusedError("An address that begins with 'child:' says the pid of its own process, and a dash.")
         if is_runner and hello.process.pid != accepted.pid:
             raise RefusedError("A runner speaks for its own process only.")
         return address
@@ -174,7 +179,22 @@ class Admission:
             runner_pids=runner_pids,
         )
         confined_to = self._session_of(accepted.ancestors) if bits == Authority.CHILD else None
+        bits = grant_of_process(
+            bits,
+            runners=self._runner_bits([] if accepted.process is None else [accepted.process]),
+            outer_runners=self._runner_bits([each for each in self._state.runners if each.pid in accepted.ancestors]),
+            is_runner=peer.kind is PeerKind.RUNNER,
+        )
         peer.authorise(narrowed(bits, wish), confined_to=confined_to, epoch=self._state.epoch)
+
+    def _runner_bits(self, processes: list[ProcessIdentity]) -> list[int]:
+        """Return what the runners of these processes may do, as far as they said Hello before."""
+        return [
+            peer.authority
+            for process in processes
+            for peer in self._state.by_process.get(process, ())
+            if peer.kind is PeerKind.RUNNER and peer.stamp
+        ]
 
     def _session_of(self, ancestors: tuple[int, ...]) -> str:
         sessions = {process.pid: session for process, session in self._state.runners.items()}
@@ -193,6 +213,13 @@ class Admission:
                 state.release_role(peer, key, now)
             for wanted in [each for each in peer.subscriptions if confine(peer, each) != each]:
                 state.topics.remove(peer, wanted)
+
+    def _forbid_asking(self, runner: ProcessIdentity) -> None:
+        """Take the right to ask from the connections that this process made before its runner said Hello."""
+        for peer in self._state.by_process.get(runner, ()):
+            rest = peer.authority & ~Authority.ASK
+            if rest != peer.authority:
+                peer.authorise(rest, confined_to=peer.confined_to, epoch=self._state.epoch)
 
     def _restate(self, peer: Peer, hello: Hello, now: float) -> None:
         """Make roles, subscriptions and watches what the Hello says they are."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from pisub.protocol.base import Message
+from pisub.protocol.checkpoint import HOST_ROLE
 from pisub.protocol.delivery import Kind
 from pisub.protocol.session import (
     Authority,
@@ -49,6 +50,9 @@ CONTROL_NEEDS: Final[Mapping[type[Message], int]] = {
     Shutdown: Authority.ADMIN,
 }
 
+#: What a call or a tell to a role needs beyond its kind; a role that is not here needs nothing more.
+ROLE_NEEDS: Final[Mapping[str, int]] = {f"role:{HOST_ROLE}": Authority.ASK}
+
 
 def granted(*, is_same_user: bool, pid: int, ancestors: Collection[int], runner_pids: Collection[int]) -> int:
     """Return the bits that the kernel's word gives a peer.
@@ -64,6 +68,25 @@ def granted(*, is_same_user: bool, pid: int, ancestors: Collection[int], runner_
     if pid == 0 or any(ancestor in runner_pids for ancestor in ancestors):
         return Authority.CHILD
     return Authority.OWNER
+
+
+def grant_of_process(bits: int, *, runners: Collection[int], outer_runners: Collection[int], is_runner: bool) -> int:
+    """Return the bits that remain when the asking of those whose process, or descendant, a peer is, is looked at.
+
+    A runner whose agent may not ask says so in its Hello. No other connection of its process has more; and a runner
+    that is another's descendant may ask where that one may, though a child itself may not: its runner asks for it.
+
+    Args:
+        bits: What the kernel's word gives.
+        runners: The bits of the runners of the same process.
+        outer_runners: The bits of the live runners that it descends from.
+        is_runner: Whether it says that it is a runner.
+    """
+    if is_runner and outer_runners and all(each & Authority.ASK for each in outer_runners):
+        bits |= Authority.ASK
+    if not all(each & Authority.ASK for each in runners):
+        bits &= ~Authority.ASK
+    return bits
 
 
 def narrowed(bits: int, wish: int | None) -> int:

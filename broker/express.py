@@ -14,6 +14,7 @@ from pisub.protocol.codec import peek_header
 from pisub.protocol.delivery import Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS
 
+from .authority import ROLE_NEEDS
 from .peers import Peer
 from .routing import ROLE_PREFIX, Routing
 from .state import State
@@ -60,7 +61,7 @@ class Express:
                 number, calls = header.message_id, sender.calls
                 callee = peers(header.to)
                 is_role = callee is None and header.to.startswith(ROLE_PREFIX)
-                if is_role:
+                if is_role and not ROLE_NEEDS.get(header.to, 0) & ~sender.authority:
                     callee = routing.find(header)
                 if (
                     callee is not None

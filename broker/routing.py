@@ -14,7 +14,7 @@ from pisub.protocol.delivery import Flag, Header, Kind, Priority
 from pisub.protocol.limits import MAX_OPEN_CALLS, MAX_ROUTED_IDS, MAX_TOTAL_QUEUE_BYTES
 from pisub.protocol.session import OWN_TOPICS, Routed
 
-from .authority import KIND_NEEDS
+from .authority import KIND_NEEDS, ROLE_NEEDS
 from .mailbox import effective_priority
 from .peers import Peer, RoleKey
 from .state import State
@@ -59,6 +59,10 @@ class Routing:
             return
         if needed & ~sender.authority:
             state.refuse(sender, header, "refused", "This peer may not send messages to others.")
+            return
+        if ROLE_NEEDS.get(header.to, 0) & ~sender.authority:
+            state.counters["refused_asks"] += 1
+            state.refuse(sender, header, "refused", "This peer may not ask the human: its agent is not granted it.")
             return
         if not Priority.CONTROL <= header.priority <= Priority.DROPPABLE:
             state.refuse(sender, header, "protocol_error", f"There is no class {header.priority}.")

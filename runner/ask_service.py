@@ -23,6 +23,7 @@ from pisub.record.questions import close_ask, open_ask, read_ask, record_outcome
 from pisub.runs.spec import RunSpec
 
 from . import asks
+from .child_asks import ChildAsks
 from .intake import AskPosted
 from .link import Link
 
@@ -77,6 +78,8 @@ class AskService:
         self._on_waiting = on_waiting
         self._open: dict[int, _Ask] = {}
         self._searches: set[asyncio.Task[None]] = set()
+        self._children = ChildAsks(spec, self, lambda: link.bus)
+        link.serve_children(self._children.serve)
 
     def post(self, posted: AskPosted) -> None:
         """Open an ask: file first, then the host."""
@@ -114,8 +117,14 @@ class AskService:
         if number in self._open:
             self._feed(self._open[number], asks.TakenBack(reason))
 
+    def give_up(self, number: int) -> None:
+        """The child wanted to wait no longer than until now; an ask that has ended is no longer known."""
+        if number in self._open:
+            self._feed(self._open[number], asks.WaitedEnough())
+
     def withdraw_all(self, reason: str) -> None:
-        """Take every open ask back."""
+        """Take every open ask back: the run is being ended."""
+        self._children.refuse_more()
         self._feed_all(asks.TakenBack(reason))
 
     def look(self, ask_id: str = "") -> None:

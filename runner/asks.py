@@ -82,13 +82,17 @@ class TakenBack(AskEvent, frozen=True):
     reason: str
 
 
+class WaitedEnough(AskEvent, frozen=True):
+    """The time is over that the asker itself wanted to wait."""
+
+
 class AskTick(AskEvent, frozen=True):
     """Time passed."""
 
 
 #: What is heard of the host and of the way to it.
 HostNews = HostReplied | HostFailed | HostUnreached | RoleFound | BrokerLost | HostAppeared
-AnyAskEvent = HostNews | Opened | OutcomesRead | TakenBack | AskTick
+AnyAskEvent = HostNews | Opened | OutcomesRead | TakenBack | WaitedEnough | AskTick
 
 
 class AskEffect(msgspec.Struct, frozen=True):
@@ -178,6 +182,8 @@ class AskMachine:
                 return self._read(outcomes)
             case TakenBack(reason):
                 return self._finish(AskStatus.CANCELLED, reason)
+            case WaitedEnough():
+                return self._finish(AskStatus.TIMEOUT, "The asker did not want to wait longer.")
             case AskTick():
                 return self._tick(now)
             case _:

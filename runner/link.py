@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from structlog.typing import FilteringBoundLogger
@@ -17,10 +17,10 @@ from pisub.client.bus_types import BusState, Incoming, Sender
 from pisub.config import Settings
 from pisub.errors import PisubError
 from pisub.protocol.base import Message
-from pisub.protocol.checkpoint import HOST_READY_TOPIC, AnswerPosted
+from pisub.protocol.checkpoint import HOST_READY_TOPIC, AnswerPosted, AskResult, ChildAsk
 from pisub.protocol.delivery import Priority
 from pisub.protocol.runs import InboxChanged, InboxRead, runner_address
-from pisub.protocol.session import PeerKind
+from pisub.protocol.session import Authority, PeerKind
 from pisub.runs.spec import RunSpec
 
 #: A run that ends while the connection is being made waits for it this long before it goes without a message.
@@ -38,6 +38,9 @@ class Hooks(msgspec.Struct, frozen=True):
     on_lost: Callable[[], None]
 
 
+ServeChild = Callable[[ChildAsk, Sender], Awaitable[AskResult]]
+
+
 class Link:
     """The connection, present or not. Used from one loop."""
 
@@ -51,6 +54,7 @@ class Link:
         self._has_failed = False
         #: The newest of each topic from before the connection: whoever follows the run learns of it late, not never.
         self._unsent: dict[str, tuple[Message, int]] = {}
+        self._serve_child: ServeChild | None = None
 
     @property
     def bus(self) -> Bus | None:
@@ -61,6 +65,10 @@ class Link:
     def is_connecting(self) -> bool:
         """Whether the first connection is still being made."""
         return self._bus is None and not self._has_failed
+
+    def serve_children(self, handler: ServeChild) -> None:
+        """Have the asks of the run's processes answered by ``handler``. Before ``start``."""
+        self._serve_child = handler
 
     def start(self) -> None:
         """Begin to connect, in the background."""
@@ -95,6 +103,8 @@ class Link:
                 kind=PeerKind.RUNNER,
                 address=runner_address(self._spec.run_id),
                 session=self._spec.session_id,
+                # The broker refuses then what the agent's code sends past us, too, and all that descends from it.
+                authority=None if self._spec.agent.can_ask else Authority.OWNER & ~Authority.ASK,
             )
         except (PisubError, OSError) as error:
             self._log.warning("bus_unavailable", error=str(error))
@@ -103,6 +113,8 @@ class Link:
             return
         self._bus = bus
         bus.serve(InboxChanged, self._read_inbox)
+        if self._serve_child is not None:
+            bus.serve(ChildAsk, self._serve_child)
         bus.on_tell(AnswerPosted, self._note_answer)
         bus.on_state(self._note_state)
         self._hooks.on_connected()

@@ -44,6 +44,8 @@ class Exit(enum.IntEnum):
     UNAVAILABLE = 9
     REFUSED = 10
     RECORD = 11
+    DECLINED = 12
+    NO_HOST = 13
     INTERNAL = 70
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -63,6 +65,8 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.UNAVAILABLE: "no broker, or a runner that cannot be started",
     Exit.REFUSED: "a rule or an earlier answer forbids it; nothing was changed",
     Exit.RECORD: "files of the record are damaged or unsafe, or cannot be read or written",
+    Exit.DECLINED: "of ask: the question was dismissed, or its dialog ran out of time",
+    Exit.NO_HOST: "of ask: nobody is there to ask",
     Exit.INTERNAL: "a bug of pisub's: PISUB_DEBUG=1 shows the traceback",
     Exit.INTERRUPTED: "Ctrl-C",
     Exit.BROKEN_PIPE: "whoever read the output went away",

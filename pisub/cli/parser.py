@@ -217,6 +217,15 @@ def _questions(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _ask(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("question", metavar="QUESTION", nargs="+", help="what to ask; several are one batch")
+    parser.add_argument("--option", metavar="O", action="append", default=[], help="a choice: give it twice or more")
+    parser.add_argument("--placeholder", metavar="TEXT", default="", help="a hint in an empty field, never an answer")
+    parser.add_argument("--why", metavar="TEXT", default="", help="what the answer is needed for")
+    parser.add_argument("--timeout", metavar="S", type=seconds, help="how long to wait in all, in seconds")
+    _json(parser)
+
+
 def _answer(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("question", metavar="QUESTION", help="a question's id as `pisub questions` shows it")
     parser.add_argument(
@@ -287,6 +296,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("resume", "resume", "go on with a run that has ended", _resume),
     Command("prune", "prune", "remove runs that ended long ago", _prune),
     Command("questions", "questions", "list open questions", _questions),
+    Command("ask", "ask", "ask the human, from a program inside a run", _ask),
     Command("answer", "answer", "answer a question", _answer),
     Command("decline", "answer", "say that a question will not be answered", _decline),
     Command("host", "host", "answer a session's questions in this terminal", _host),

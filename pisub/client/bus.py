@@ -78,6 +78,7 @@ class Bus:
         kind: PeerKind,
         address: str | None = None,
         session: str = "",
+        authority: int | None = None,
         start_broker: bool = True,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> Self:
@@ -88,6 +89,7 @@ class Bus:
             kind: What this peer is.
             address: The address wanted; one is made without it.
             session: The session that this peer belongs to.
+            authority: Bits of ``Authority`` that it wants at most; None is all that it can get.
             start_broker: Whether to start a broker where none is, now and whenever it is lost.
             context: The process's zmq context, where it has one; the caller ends it. Never one from before a fork.
 
@@ -96,7 +98,7 @@ class Bus:
             IdentityInUseError: The address belongs to another live process.
         """
         locate = Locator(settings, start_broker=start_broker)
-        return await cls.open(locate, kind=kind, address=address, session=session, context=context)
+        return await cls.open(locate, kind=kind, address=address, session=session, authority=authority, context=context)
 
     @classmethod
     async def open(
@@ -106,6 +108,7 @@ class Bus:
         kind: PeerKind,
         address: str | None = None,
         session: str = "",
+        authority: int | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
     ) -> Self:
         """Connect to the broker that ``locate`` names. It is called in a thread, again after every loss of a second.
@@ -113,7 +116,7 @@ class Bus:
         Raises:
             PisubError: As ``connect``, and whatever ``locate`` raises.
         """
-        bus = cls(Identity.of_this_process(kind, address, session), locate, context=context)
+        bus = cls(Identity.of_this_process(kind, address, session, authority=authority), locate, context=context)
         bus._shell.start()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):

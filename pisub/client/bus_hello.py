@@ -37,9 +37,13 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     process: ProcessIdentity
     session: str = ""
     software: str = ""
+    #: Bits of ``Authority`` that it wants at most; None is all that it can get.
+    authority: int | None = None
 
     @classmethod
-    def of_this_process(cls, kind: PeerKind, address: str | None, session: str) -> Self:
+    def of_this_process(
+        cls, kind: PeerKind, address: str | None, session: str, *, authority: int | None = None
+    ) -> Self:
         """Make a new life of an address, or of a new one.
 
         Raises:
@@ -54,6 +58,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
             process=own_identity(),
             session=session,
             software=f"pisub/{__version__}",
+            authority=authority,
         )
 
 
@@ -83,6 +88,7 @@ def hello_frame(identity: Identity, message_id: int, roles: tuple[HeldRole, ...]
             session=identity.session,
             software=identity.software,
             capabilities=(CAPABILITY,),
+            authority=identity.authority,
             roles=roles,
             subscriptions=tuple(subscriptions),
             watches=tuple(watches),

@@ -35,7 +35,7 @@ from pisub.protocol.checkpoint import (
 )
 from pisub.protocol.limits import SETTLE_S
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, runner_address
-from pisub.protocol.session import Claimed, GoneReason, RoleGranted, Terminated
+from pisub.protocol.session import Authority, Claimed, GoneReason, RoleGranted, Terminated
 from pisub.record.layout import Layout
 from pisub.record.questions import AskView, list_open_asks, read_ask, record_outcome
 from pisub.record.sessions import claim_host_record, last_host
@@ -207,6 +207,8 @@ class HostSession:
             raise RefusedError("This process is not the session's host.")
         if sender.address != runner_address(request.run_id):
             raise RefusedError(f"{sender.address} cannot ask for run {request.run_id}.")
+        if not sender.authority & Authority.ASK:  # the broker refuses the role; this is for who sends to our address
+            raise RefusedError(f"{sender.address} may not ask the human: its agent is not granted it.")
         ask = to_ask(request, self.session_id)
         view = await asyncio.to_thread(read_ask, self._layout, ask.run_id, ask.ask_id)
         if view.record.session_id != self.session_id or view.record.questions != ask.questions:

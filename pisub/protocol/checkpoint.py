@@ -17,6 +17,8 @@ REQUEST_TOPIC = "checkpoint-bridge:request"
 RESPONSE_TOPIC = "checkpoint-bridge:response"
 HOST_READY_TOPIC = "checkpoint-bridge:host-ready"
 HOST_ROLE = "host"
+#: How the address of a run's process begins that asks by its runner; its pid follows, which the broker checks.
+CHILD_PREFIX = "child:"
 
 
 class AskStatus(enum.StrEnum):
@@ -108,6 +110,17 @@ class AskRequest(Message, frozen=True, kw_only=True, tag=REQUEST_TOPIC):
     question_timeout_ms: int | None = None
 
 
+class ChildAsk(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:child-ask"):
+    """A batch of questions from a process that a run started, to that run's runner, which asks for it."""
+
+    may_be_large: ClassVar[bool] = True  # as ``AskRequest``
+
+    questions: tuple[Question, ...]
+    why: str = ""
+    #: How long to wait in all, in milliseconds; null is as long as the run's other asks.
+    wait_ms: int | None = None
+
+
 class AskCancelled(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:cancel"):
     """The asker takes an ask back, or it ended elsewhere: its dialog closes and the queue moves."""
 
@@ -130,4 +143,4 @@ class HostReady(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:host-
     session_id: str
 
 
-CheckpointMessage = HostReady | AskRequest | AskResult | AskCancelled | AnswerPosted
+CheckpointMessage = HostReady | AskRequest | AskResult | ChildAsk | AskCancelled | AnswerPosted

@@ -26,8 +26,9 @@ class Authority:
     CONTROL_RUNS: Final = 4  # stop, steer, interrupt runs
     ANSWER: Final = 8  # answer a human's question
     ADMIN: Final = 16  # stop the broker, trace it
+    ASK: Final = 32  # send to the role `host`: ask the human
 
-    OWNER: Final = CALL | CLAIM | CONTROL_RUNS | ANSWER | ADMIN
+    OWNER: Final = CALL | CLAIM | CONTROL_RUNS | ANSWER | ADMIN | ASK
     CHILD: Final = CALL
 
 
