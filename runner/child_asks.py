@@ -1,7 +1,7 @@
-"""Asks of the programs that a run started: they come as calls to the runner, which asks for them as it does for its agent.
+"""Asks of the programs that a run started: calls to the runner, which asks for them as it does for its agent.
 
-Who may: a process that descends from this runner, by the pid that the broker checked, and only where the run's agent may
-ask. What becomes of an ask is ``ask_service``'s to say; this module must not know the record.
+Who may: a process that descends from this runner, by the pid that the broker checked, and only where the run's agent
+may ask. What becomes of an ask is ``ask_service``'s to say; this module must not know the record.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ async def ask_from_run(
     run_id = await asyncio.to_thread(calling_run, layout)
     if run_id is None:
         raise RefusedError(
-            "This process belongs to no live run, so there is nobody to ask for: `pisub ask` is for what an agent's run "
-            "starts. A program of yours asks by the library: `async with pisub.host() as host`.",
+            "This process belongs to no live run, so there is nobody to ask for: `pisub ask` is for what a run starts. "
+            " A program of yours asks by the library: `async with pisub.host() as host`.",
             code=NOT_IN_A_RUN,
         )
     message = ChildAsk(questions=batch, why=without_surrogates(why), wait_ms=wait_ms)

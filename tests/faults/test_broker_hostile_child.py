@@ -216,8 +216,9 @@ def test_whatever_a_child_tries_is_refused_and_counted_and_changes_nothing(proje
 
             assert (after.epoch, holder_after) == (before.epoch, holder), "the same broker, the same host"
             counted = after.counters["refused_refused"] - before.counters.get("refused_refused", 0)
-            # Twice: six requests, a role in the Hello, a forged trace, a client by a runner's name.
-            assert counted == 2 * (6 + 1 + 1 + 1)
+            # Twice: six requests, a role in the Hello, a forged trace, a client by a runner's name, three to the host.
+            assert counted == 2 * (6 + 1 + 1 + 1 + 3)
+            assert after.counters["refused_asks"] == 2 * 3
             assert after.counters["refused_identity_in_use"] == 2 * 2
             assert after.counters["unmatched_replies"] >= 2
             assert read_run(layout, victim.id).state == RunState.RUNNING

@@ -27,8 +27,8 @@ from pisub.protocol.session import (
 )
 from tests.support.broker_world import Client, World
 
-#: Every combination of the five bits.
-RIGHTS = range(2 * Authority.ADMIN)
+#: Every combination of the six bits.
+RIGHTS = range(2 * Authority.ASK)
 #: Every kind there is, and three that there are not.
 KINDS = [*sorted(value for value in vars(Kind).values() if isinstance(value, int)), 0, 13, 99]
 REQUESTS: list[Message] = [
