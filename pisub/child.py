@@ -70,6 +70,11 @@ class Child:
         self._is_stopping = False
 
     @property
+    def can_ask(self) -> bool:
+        """Whether this agent may ask the human: armed, granted, and not taken away above it."""
+        return self._can_ask
+
+    @property
     def is_stopping(self) -> bool:
         """Whether the run was asked to end. For code that cannot be cancelled: look here between two pieces of work."""
         return self._is_stopping

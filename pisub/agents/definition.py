@@ -121,6 +121,18 @@ def parse_agent(
         ) from error
 
 
+def may_ask(wanted: bool, *limits: bool) -> bool:
+    """Return whether a run may ask: what its agent is granted, less what each limit above it takes away.
+
+    The one place where they meet: a limit can only take, and nothing that comes later gives it back.
+
+    Args:
+        wanted: What the agent's own definition grants.
+        *limits: What each ceiling, and each earlier run of a resumed one, allows.
+    """
+    return wanted and all(limits)
+
+
 def snapshot(definition: AgentDefinition) -> AgentSnapshot:
     """Return the agent as a run's spec keeps it.
 

@@ -9,13 +9,14 @@ import asyncio
 import os
 import secrets
 from collections.abc import Sequence
+from typing import Final
 
 from pisub import arguments
 from pisub.asking import check_questions
 from pisub.client.bus import Bus
 from pisub.client.caller import calling_run
 from pisub.config import Settings
-from pisub.errors import DeliveryError, InvalidArgumentError, RefusedError
+from pisub.errors import DeliveryError, InvalidArgumentError, NotDeliveredError, RefusedError, RemoteError
 from pisub.protocol.checkpoint import CHILD_PREFIX, AskResult, AskStatus, ChildAsk, Question
 from pisub.protocol.limits import MAX_QUESTION_CHARS
 from pisub.protocol.runs import runner_address
@@ -25,6 +26,9 @@ from pisub.utf8 import without_surrogates
 
 #: ``code`` of the refusal outside of a run.
 NOT_IN_A_RUN = "not_in_a_run"
+#: A runner connects beside its run, and may start a broker for that; who asks before waits this long.
+_RUNNER_PATIENCE_S: Final = 20.0
+_TRY_AGAIN_S: Final = 0.1
 
 
 async def ask_from_run(
@@ -66,10 +70,24 @@ async def ask_from_run(
     address = f"{CHILD_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     bus = await Bus.connect(settings, kind=PeerKind.CLIENT, address=address)
     try:
-        return await bus.call(runner_address(run_id), message, AskResult, timeout_s=None)
+        return await _call_runner(bus, run_id, message)
     except DeliveryError as error:
         return AskResult(
             status=AskStatus.ERROR, answers=(None,) * len(batch), reason=f"The runner was not reached: {error.message}"
         )
     finally:
         await bus.close()
+
+
+async def _call_runner(bus: Bus, run_id: str, message: ChildAsk) -> AskResult:
+    """Call, again where the runner has not connected yet, or not come to serve: a script may be faster."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + _RUNNER_PATIENCE_S
+    while True:
+        try:
+            return await bus.call(runner_address(run_id), message, AskResult, timeout_s=None)
+        except (NotDeliveredError, RemoteError) as error:
+            is_early = isinstance(error, NotDeliveredError) or error.code == "not_served"
+            if not is_early or loop.time() >= give_up_at:
+                raise
+        await asyncio.sleep(_TRY_AGAIN_S)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from pisub.agents.definition import snapshot
+from pisub.agents.definition import may_ask, snapshot
 from pisub.agents.discovery import discover
 from pisub.agents.trust import require_trust
 from pisub.asking import chosen_value
@@ -201,7 +201,7 @@ def _agent_now(settings: Settings, spec: RunSpec) -> AgentSnapshot:
             f"Agent {spec.agent.name} was {spec.agent.runner.type} and is {found.runner.type} now: run it afresh.",
             code="agent_changed",
         )
-    return msgspec.structs.replace(found, can_ask=found.can_ask and spec.agent.can_ask)
+    return msgspec.structs.replace(found, can_ask=may_ask(found.can_ask, spec.agent.can_ask))
 
 
 def _spec(

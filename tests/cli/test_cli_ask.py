@@ -106,10 +106,11 @@ def test_each_way_in_which_an_ask_ends_has_its_exit_code_and_no_answer_is_printe
 
 
 def test_without_a_host_the_script_is_told_so(project: Project) -> None:
-    add_script(project, "alone", 'pisub ask "Anybody?"; echo $?')
+    add_script(project, "alone", 'pisub ask "Anybody?" 2>said; echo $?')
     run_id = project.launch("alone", "x", "--ask", "fail")
     assert project.pisub("wait", run_id).code == 0
-    assert project.pisub("result", run_id).out == f"{Exit.NO_HOST.value}\n"
+    said = (project.root / "said").read_text()
+    assert project.pisub("result", run_id).out == f"{Exit.NO_HOST.value}\n", said
 
 
 def test_a_script_without_the_grant_is_refused_and_nobody_is_asked(project: Project) -> None:
@@ -173,7 +174,8 @@ def test_without_the_grant_a_raw_message_is_refused_by_the_broker_and_counted(pr
             import asyncio, pathlib, sys
 
             async def agent(child):
-                code = pathlib.Path("raw.txt").read_text().replace("OWN_RUN", child.run_id).replace("ADDRESS", child.task)
+                code = pathlib.Path("raw.txt").read_text()
+                code = code.replace("OWN_RUN", child.run_id).replace("ADDRESS", child.task)
                 if "own" in pathlib.Path("place").read_text():
                     names = {}
                     exec(code, names)
