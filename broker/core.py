@@ -168,7 +168,7 @@ class Core:
         if state.is_leaving:
             return
         state.is_leaving = True
-        for peer in state.by_route.values():
+        for peer in list(state.by_route.values()):  # one that does not read is cut off by it
             state.send_own(peer, Kind.LEAVING, Leaving(reason=reason))
         state.effects.append(Leave(reason))
 

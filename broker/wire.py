@@ -19,7 +19,6 @@ import msgspec
 import zmq
 from zmq.backend import Socket
 
-from pisub.errors import ProtocolError
 from pisub.protocol import bundle
 from pisub.protocol.limits import HIGH_WATER_MARK, MAX_BUNDLE_BYTES, MAX_BUNDLE_PARTS, MAX_FRAME_BYTES
 
@@ -122,7 +121,7 @@ class Wire:
                     self._skip_rest()
                     return items, Received(route, []), None
                 if frame.startswith(bundle.PRELUDE):
-                    frames = _frames_of(frame)
+                    frames = bundle.frames_of(frame)
                     if not frames:
                         return items, Received(route, []), None
                     items += [(route, each) for each in frames]
@@ -143,7 +142,7 @@ class Wire:
         data = frame.bytes
         if is_multipart:
             self._skip_rest()
-        return Received(route, [] if is_multipart else _frames_of(data)), connection
+        return Received(route, [] if is_multipart else bundle.frames_of(data)), connection
 
     def _skip_rest(self) -> None:
         while self._socket.get(_RCVMORE):
@@ -280,16 +279,6 @@ class Wire:
         self._socket.monitor(None, 0)
         self._monitor.close()
         self._socket.close()
-
-
-def _frames_of(message: bytes) -> list[bytes]:
-    """Return the frames of a message: itself, or what a bundle holds; none when that does not add up."""
-    if not message.startswith(bundle.PRELUDE):
-        return [message]
-    try:
-        return bundle.split(message)
-    except ProtocolError:
-        return []
 
 
 def _fitting(sends: list[Send], start: int) -> list[Send]:

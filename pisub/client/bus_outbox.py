@@ -29,9 +29,10 @@ class Outgoing(msgspec.Struct, gc=False):
 class Outbox:
     """First in, first out. Droppable frames make room for others."""
 
-    def __init__(self, *, max_bytes: int = MAX_PEER_QUEUE_BYTES) -> None:
+    def __init__(self, *, max_bytes: int = MAX_PEER_QUEUE_BYTES, max_bundle_parts: int = MAX_BUNDLE_PARTS) -> None:
         self._items: deque[Outgoing] = deque()
         self._max_bytes = max_bytes
+        self._max_bundle_parts = max_bundle_parts
         self._bytes = 0
         self.dropped = 0
 
@@ -85,7 +86,7 @@ class Outbox:
             send: Takes a message: a frame, or a bundle of them.
             is_bundling: Whether the broker reads bundles.
         """
-        limit = MAX_BUNDLE_PARTS if is_bundling else 1
+        limit = self._max_bundle_parts if is_bundling else 1
         while self._items:
             some = self._take(limit)
             if not some:

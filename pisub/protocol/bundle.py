@@ -56,3 +56,13 @@ def split(message: bytes) -> list[bytes]:
     if at != len(message):
         raise ProtocolError("The bundle's lengths are not those of its parts.")
     return parts
+
+
+def frames_of(message: bytes) -> list[bytes]:
+    """Return the frames of what a client sent: the message itself, or what a bundle holds; none of a broken one."""
+    if not message.startswith(PRELUDE):
+        return [message]
+    try:
+        return split(message)
+    except ProtocolError:
+        return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.effects import Disconnect
+from broker.events import LeaveRequested
 from broker.mailbox import DROPPABLE_ROOM_BYTES, Mailbox
 from broker.routing import MAX_PARKED_BYTES
 from pisub.protocol import codec
@@ -116,6 +117,17 @@ def test_at_the_bound_the_connection_goes_but_roles_name_watches_and_what_is_ess
     assert terminal.brief == (Kind.TELL, "a", b"terminal")
     a.die()
     assert again.briefs() == [(Kind.TELL, "", Terminated(address="a", reason=GoneReason.EXITED, incarnation=1))]
+
+
+def test_a_broker_that_leaves_tells_everybody_also_where_the_word_is_too_much_for_one(world: World) -> None:
+    a, b, c = world.join("a"), world.join("b"), world.join("c")
+    b.is_blocked = True
+    while world.core.state.peers["b"].mailbox.queued_bytes + len(BIG) + 500 < MAX_PEER_QUEUE_BYTES:
+        a.tell("b", BIG)
+    world.core.state.peers["b"].mailbox.limit_bytes = world.core.state.peers["b"].mailbox.queued_bytes
+    world.handle(LeaveRequested("told to"))
+    assert Disconnect(b.route) in world.effects
+    assert [each.header.kind for each in (*a.take(), *c.take())] == [Kind.LEAVING] * 2
 
 
 def test_a_slow_peer_whose_process_cannot_be_watched_ends_as_slow(world: World) -> None:

@@ -10,6 +10,7 @@ from broker.effects import Disconnect, Forget, Leave, Outcome, Send, UnwatchProc
 from broker.events import Accepted, ConnectionLost, Event, ProcessDied, SendFailed
 from broker.state import Limits
 from pisub.process import ProcessIdentity
+from pisub.protocol.bundle import frames_of
 
 from .links import Pipes
 
@@ -41,9 +42,9 @@ class BrokerProcess:
 
     def read(self, link: Pipes, count: int) -> None:
         """Take the first messages of one connection, as one batch."""
-        items = []
+        items: list[tuple[bytes, bytes]] = []
         while link.up and len(items) < count:
-            items.append((link.route, link.up.popleft()))
+            items += [(link.route, frame) for frame in frames_of(link.up.popleft())]
         if not link.is_accepted:
             link.is_accepted = True
             node = link.owner

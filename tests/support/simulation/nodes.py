@@ -24,11 +24,12 @@ from pisub.client.bus_events import (
 )
 from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_hello import Identity
-from pisub.client.bus_outbox import Outgoing
+from pisub.client.bus_outbox import Outbox, Outgoing
 from pisub.client.bus_receive import Receiver
 from pisub.client.bus_types import Incoming, Sender
 from pisub.errors import NotDeliveredError, PisubError, RemoteError
 from pisub.protocol.base import Message
+from pisub.protocol.bundle import frames_of
 from pisub.protocol.codec import encode, pack
 from pisub.protocol.delivery import Fence, Flag, Header, Kind, Priority
 from pisub.protocol.session import (
@@ -101,6 +102,8 @@ class Node:
         self.tasks: deque[Coroutine[Any, Any, None]] = deque()
         identity = Identity(kind=PeerKind.CLIENT, address=address, incarnation=incarnation, process=self.process)
         self.core = BusCore(identity)
+        # As much smaller than in earnest as a peer's mailbox is, whose bound the answers to a bundle must not reach.
+        self.core.outbox = Outbox(max_bundle_parts=4)
         self.handlers = Handlers(self._report)
         callee = Callee(self.core, self.handlers, post=self.post, spawn=self._spawn, report=self._report)
         self.receiver = Receiver(self.core, callee, lambda call, body: call.waiter.set(body, None))
@@ -152,12 +155,13 @@ class Node:
             return
         self.tasks.append(task)
 
-    def send(self, frame: bytes) -> bool:
+    def send(self, message: bytes) -> bool:
         link = self.link
         if link is None or not link.has_room_up():
             return False
-        link.up.append(frame)
-        self.world.checks.sent(self, frame)
+        link.up.append(message)
+        for frame in frames_of(message):
+            self.world.checks.sent(self, frame)
         return True
 
     def post(self, frame: bytes, header: Header, body: bytes = b"", call: PendingCall | None = None) -> None:

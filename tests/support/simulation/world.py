@@ -27,6 +27,9 @@ _PAUSES_S = (0.0005, 0.02, 0.3, 0.3, 1.1, 1.1, 2.2, 7.0, 70.0)
 _SETTLING_PAUSES_S = (0.3, 1.1, 1.1, 2.2, 5.1, 0.3)
 #: Histories that begin with a broker that has settled.
 _SETTLED_SHARE = 0.7
+_SHORT = (5, 25)
+_LONG = (26, 80)
+_SHORT_SHARE = 0.8
 _MAX_ROUNDS = 2_000
 
 
@@ -35,7 +38,7 @@ class World:
 
     Args:
         seed: Decides all that happens.
-        steps: How many things happen before the dust may settle; None takes 20 to 80.
+        steps: How many things happen before the dust may settle; None takes 5 to 80.
         is_told: Whether to keep a transcript.
     """
 
@@ -44,7 +47,8 @@ class World:
 
     def __init__(self, seed: int, *, steps: int | None = None, is_told: bool = False) -> None:
         self.random = Random(seed)
-        chosen = self.random.randint(20, 80)
+        # Most of what goes wrong does so within a few steps; some needs many.
+        chosen = self.random.randint(*(_SHORT if self.random.random() < _SHORT_SHARE else _LONG))
         self.steps = chosen if steps is None else steps
         self.transcript: list[str] | None = [] if is_told else None
         self.now = 1000.0
@@ -54,7 +58,7 @@ class World:
         self.broker: BrokerProcess | None = None
         self.back_at = 0.0
         self.capacity = self.pick((2, 3, 8, 64))
-        self.mailbox_bytes = self.pick((5_000, MAX_PEER_QUEUE_BYTES))
+        self.mailbox_bytes = self.pick((8_000, MAX_PEER_QUEUE_BYTES))
         self.is_rough = self.random.random() < 0.8
         self._brokers = self._links = self._lives = 0
         self._choices: list[Callable[[], bool]] = []
