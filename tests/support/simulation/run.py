@@ -57,8 +57,8 @@ def shrink(failed: Failed) -> Failed:
     return failed
 
 
-def play_many(seeds: range, *, within_s: float | None = None) -> Histories:
-    """Play histories until one fails, or the time is over."""
+def play_many(seeds: range, *, steps: int | None = None, within_s: float | None = None) -> Histories:
+    """Play histories until one fails, or the time is over. ``steps`` as for a World."""
     began = time.perf_counter()
     count = 0
     failed = None
@@ -67,7 +67,7 @@ def play_many(seeds: range, *, within_s: float | None = None) -> Histories:
     try:
         for seed in seeds:
             count += 1
-            failed = play(seed)
+            failed = play(seed, steps=steps)
             if failed is not None or (within_s is not None and time.perf_counter() - began > within_s):
                 break
     finally:
