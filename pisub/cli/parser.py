@@ -305,6 +305,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("agents", "agents", "list agents", _agents),
     Command("trust", "trust", "let a project's agents run code", _trust),
     Command("doctor", "doctor", "check this machine's setup", _json),
+    Command("smoke", "smoke", "check that questions reach a human, in a directory of its own", _json),
     Command("demo", "demo", "survey a directory, with two questions for you", _demo),
 )
 

@@ -1,8 +1,21 @@
-"""Doubles for the tests of programs that use pisub: a human that follows a script, and a clock that is set by hand."""
+"""Doubles for the tests of programs that use pisub: a human by script, fake time, a session without processes."""
 
 from __future__ import annotations
 
 from pisub.hosting.scripted import Asked, ScriptedAnswer, ScriptedHuman, load_answers
 from pisub.testing.clock import FakeClock
+from pisub.testing.fake_time import FakeTimeLoop, run
+from pisub.testing.session import Ended, MemorySession, session
 
-__all__ = ["Asked", "FakeClock", "ScriptedAnswer", "ScriptedHuman", "load_answers"]
+__all__ = [
+    "Asked",
+    "Ended",
+    "FakeClock",
+    "FakeTimeLoop",
+    "MemorySession",
+    "ScriptedAnswer",
+    "ScriptedHuman",
+    "load_answers",
+    "run",
+    "session",
+]
