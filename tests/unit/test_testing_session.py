@@ -14,6 +14,13 @@ from pisub.protocol.checkpoint import AskStatus
 from pisub.testing import FakeClock, ScriptedAnswer, ScriptedHuman
 
 
+async def moment(seconds: float) -> None:
+    """Let fake time pass: the loop of these tests jumps to the timer."""
+    future = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, future.set_result, None)
+    await future
+
+
 async def deploy(child: Child) -> str:
     child.log(f"task {child.task}")
     child.write("notes/a.txt", "x")
@@ -76,7 +83,7 @@ def test_two_agents_never_have_two_dialogs_nor_a_mixed_batch() -> None:
         async def input(self, title: str, placeholder: str, context: DialogContext) -> str | None:
             self.open += 1
             assert self.open == 1
-            await asyncio.sleep(5)
+            await moment(5)
             self.shown.append(title)
             self.open -= 1
             return f"{title}!"
@@ -106,7 +113,7 @@ def test_a_cancelled_agent_closes_its_dialog_and_the_next_is_asked() -> None:
     async def main() -> tuple[str, list[AskStatus]]:
         async with testing.session(human) as host:
             first = asyncio.create_task(host.run(asks))
-            await asyncio.sleep(1)
+            await moment(1)
             first.cancel()
             ended = await host.run(asks)
             await asyncio.wait({first})
