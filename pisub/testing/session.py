@@ -1,8 +1,8 @@
 """A session in the test's own process: agents are called as their runner would, and ask through a real host's queue.
 
 What is real: the child, the checks, the queue with its order, times and grace, the desk with its dialogs, the rule that
-the first outcome of a question wins. What is not there: processes, a broker, files of the record. No test here shows that
-a message arrives; those of pisub do.
+the first outcome of a question wins. What is not there: processes, a broker, files of the record. So no test here shows
+that a message arrives; those of pisub do.
 """
 
 from __future__ import annotations
