@@ -253,6 +253,7 @@ class Recorder:
             cwd=self._spec.cwd,
             session_file=status.session_file,
             cleanup="proven" if verdict.is_cleanup_proven else "unproven",
+            parent_run_id=self._spec.parent_run_id,
         )
         return status, result
 

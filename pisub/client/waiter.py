@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from pisub.client.bus import Bus
+from pisub.client.caller import calling_run
 from pisub.client.views import current_view, current_views
 from pisub.client.waiting import (
     DEFAULT_TIMEOUT_MS,
@@ -175,8 +176,9 @@ class Waiter:
         now_ms = SystemClock().wall_ms()
         if awaited is None:
             views = current_views(self._layout, now_ms=now_ms, session_id=self._session_id)
-            # A nested run is waited for by its parent.
-            return [self._item(view) for view in views if view.spec.parent_run_id is None]
+            # A nested run is waited for by its parent, and by nobody else.
+            caller = calling_run(self._layout)
+            return [self._item(view) for view in views if view.spec.parent_run_id == caller]
         return [self._item(view) for view in self._views_of(awaited)]
 
     def _views_of(self, awaited: Collection[Identity]) -> tuple[RunView, ...]:

@@ -19,6 +19,7 @@ from pisub.clock import Clock
 from pisub.errors import PisubError
 from pisub.hosting.batching import Batcher, BatchTimes
 from pisub.hosting.desk import Report
+from pisub.hosting.nested import Whose, whose_end
 from pisub.protocol.runs import RunState, runner_address
 from pisub.protocol.session import GoneReason, Terminated
 from pisub.record.layout import Layout
@@ -183,13 +184,26 @@ class Completions:
         if self._handler is None:
             return
         held = {each.delivery_key for each in self._batcher.held}
-        for completion in await asyncio.to_thread(outbox.pending):
+        for completion in await asyncio.to_thread(self._own_ends, outbox):
             if completion.delivery_key not in self._taken | held:
                 is_success = completion.state is RunState.COMPLETE
                 for group in self._batcher.add(completion, self._clock.monotonic(), is_success=is_success):
                     await self._tell(outbox, generation, group.items, is_quiet=group.is_quiet)
         for group in self._batcher.tick(self._clock.monotonic()):
             await self._tell(outbox, generation, group.items, is_quiet=group.is_quiet)
+
+    def _own_ends(self, outbox: Outbox) -> list[Completion]:
+        """Return the ends in the outbox that are this host's to tell; those that a parent had are done with."""
+        ends: list[Completion] = []
+        for completion in outbox.pending():
+            match whose_end(self._layout, completion):
+                case Whose.HOST:
+                    ends.append(completion)
+                case Whose.PARENT:
+                    outbox.done(completion)
+                case Whose.UNDECIDED:
+                    pass
+        return ends
 
     async def _tell(
         self, outbox: Outbox, generation: str, completions: Sequence[Completion], *, is_quiet: bool

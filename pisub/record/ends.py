@@ -132,6 +132,8 @@ def result_of_death(death: Death) -> RunResult:
         session_file=None if death.status is None else death.status.session_file,
         # Nobody verified that the tree of a dead runner is empty.
         cleanup="unproven" if death.was_started else "proven",
+        parent_run_id=death.spec.parent_run_id,
+        reported_by="reconciler",
     )
 
 
@@ -155,6 +157,8 @@ def result_of_status(spec: RunSpec, status: RunStatus) -> RunResult:
         waiting_for_human_ms=status.waiting_for_human_ms,
         cwd=status.cwd,
         cleanup="unproven",
+        parent_run_id=spec.parent_run_id,
+        reported_by="reconciler",
     )
 
 

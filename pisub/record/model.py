@@ -145,6 +145,10 @@ class RunResult(Record, frozen=True, kw_only=True):
     #: Where the child can be resumed: its session file.
     session_file: str | None = None
     cleanup: str = "proven"  # proven | unproven
+    #: The run that started it; absent for a person's or a program's.
+    parent_run_id: str | None = None
+    #: ``runner``, or ``reconciler`` where the runner was gone before it could say how it ended.
+    reported_by: str = "runner"
 
 
 class ProcessTerminalProof(Record, frozen=True, kw_only=True):
@@ -230,6 +234,8 @@ class Completion(Record, frozen=True, kw_only=True):
     summary: str
     ended_at: int
     delivery_key: str  # run_id:state
+    #: The run that started it, which gets this end while it goes on; absent for a person's or a program's.
+    parent_run_id: str | None = None
 
 
 class JournalEvent(Record, frozen=True, kw_only=True):

@@ -56,6 +56,7 @@ def completion_of(result: RunResult) -> Completion:
         summary=result.summary,
         ended_at=result.ended_at,
         delivery_key=f"{result.run_id}:{result.state.value}",
+        parent_run_id=result.parent_run_id,
     )
 
 

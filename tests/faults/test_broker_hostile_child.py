@@ -97,7 +97,9 @@ def by_wire():
 
 
 def by_command_line():
-    commands = [["stop", goal["run"]], ["answer", goal["question"], "left"], ["decline", goal["question"]],
+    commands = [["stop", goal["run"]], ["stop", goal["run"], "--tree"], ["steer", goal["run"], "turn"],
+                ["interrupt", goal["run"]], ["resume", goal["run"], "go on"], ["caps", "--grant", "1"],
+                ["answer", goal["question"], "left"], ["decline", goal["question"]],
                 ["host", "--session", "s", "--answers", goal["answers"]], ["broker", "stop"], ["broker", "trace"],
                 ["trust", goal["project"], "--yes"]]
     return [subprocess.run([sys.executable, "-m", "pisub", *each], stdin=subprocess.DEVNULL, capture_output=True,
@@ -211,8 +213,8 @@ def test_whatever_a_child_tries_is_refused_and_counted_and_changes_nothing(proje
             }
             assert report["wire"] == refused
             assert report["escaped wire"] == refused
-            assert report["commands"] == [Exit.REFUSED] * 7
-            assert report["escaped commands"] == [Exit.REFUSED] * 7
+            assert report["commands"] == [Exit.REFUSED] * 12
+            assert report["escaped commands"] == [Exit.REFUSED] * 12
 
             assert (after.epoch, holder_after) == (before.epoch, holder), "the same broker, the same host"
             counted = after.counters["refused_refused"] - before.counters.get("refused_refused", 0)

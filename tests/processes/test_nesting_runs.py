@@ -299,3 +299,64 @@ def test_the_environment_of_a_child_widens_nothing(project: Project) -> None:
             assert children_of(layout, child) == []
 
     asyncio.run(main())
+
+
+def test_the_host_is_told_of_ends_below_only_where_the_run_above_could_not_take_them(project: Project) -> None:
+    told: list[tuple[str, str]] = []
+
+    async def main() -> None:
+        def note(delivery: pisub.Delivery) -> None:
+            told.append((delivery.completion.run_id, delivery.completion.state.value))
+
+        async with pisub.host("s", ScriptedHuman(), note) as host:
+            layout = host.client.layout
+            waited = await host.spawn("parent", as_task(plan(("echo", "x"))), project.root)
+            await waited.text()
+            left = await host.spawn("parent", as_task(plan(("release", "x"), do="leave")), project.root)
+            await left.text()
+            killed = await host.spawn("parent", as_task(plan(("echo", "x"), ("sleep", "x"))), project.root)
+            first, second = await started_below_async(layout, killed.id, 2)
+            await eventually_async(lambda: end_of(layout, first), what="the first child ends")
+            await kill(killed)
+            await killed.result()
+            await host.run(second).stop()
+            (project.root / "go").touch()
+            (outlived,) = children_of(layout, left.id)
+            expected = {
+                (waited.id, "complete"),
+                (left.id, "complete"),
+                (outlived, "complete"),
+                (killed.id, "failed"),
+                (first, "complete"),
+                (second, "stopped"),
+            }
+            await eventually_async(lambda: set(told) == expected, what="the host is told of all that is its own")
+            assert len(told) == len(expected)
+        assert read_run(layout, children_of(layout, waited.id)[0]).state is RunState.COMPLETE
+
+    asyncio.run(main())
+
+
+def test_inside_a_run_a_wait_is_for_what_it_started(project: Project) -> None:
+    (project.root / "waiting.py").write_text(
+        textwrap.dedent("""\
+            import pisub
+
+            async def waiting(child):
+                async with pisub.connect() as client:
+                    run = await client.spawn("echo", "from below")
+                    outcome = await client.wait(is_all=True)
+                    assert [view.run_id for view in outcome.views] in ([run.id], []), outcome
+                    return str(len((await client.runs(include_finished=True))))
+            """)
+    )
+    front = "---\nname: waiting\ndescription: Waits.\nrunner:\n  type: python\n  target: waiting:waiting\n---\n"
+    (project.root / ".pisub" / "agents" / "waiting.md").write_text(front)
+    trust(project.settings, project.root)
+
+    async def main() -> None:
+        async with pisub.host("s", ScriptedHuman()) as host:
+            run = await host.spawn("waiting", "x", project.root)
+            assert await run.text() == "2"
+
+    asyncio.run(main())

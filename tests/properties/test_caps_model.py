@@ -66,7 +66,7 @@ OPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)  # files: a busy machine takes its time
 @given(st.integers(0, 6), st.integers(0, 5), OPS)
 def test_a_session_never_has_more_than_its_caps_and_never_less_than_they_allow(
     per_session: int, active: int, ops: list[tuple[str, int, int | None]]
@@ -113,7 +113,7 @@ def test_a_session_never_has_more_than_its_caps_and_never_less_than_they_allow(
                 assert (budget.used, budget.limit, budget.granted) == (spent, per_session + granted, granted)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)  # likewise
 @given(st.integers(1, 6), st.lists(st.tuples(st.integers(1, 4), st.booleans(), st.booleans()), max_size=8))
 def test_a_tree_is_charged_for_every_run_once_and_never_refunded(
     limit: int, batches: list[tuple[int, bool, bool]]
