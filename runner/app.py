@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import io
 import os
+import socket
 import sys
 from typing import NamedTuple
 
@@ -74,14 +75,16 @@ def run(message: LaunchMessage, *, settings: Settings, max_output_bytes: int = M
     if lock is None:
         log.info("run_held_elsewhere")
         return 0
-    with lock:
+    # Before anybody can learn who runs it: from then on a signal may come, and by default it would kill.
+    reading, writing = route_signals()
+    with lock, reading, writing:
         started = Started(run_id=spec.run_id, process=own_identity(), started_at=SystemClock().wall_ms())
         # A pending result before the start is a reconciler's: somebody said that this run never started.
         is_over = read_result(paths) is not None or read_pending(paths) is not None
         if is_over or not patiently(lambda: write_new(paths.started, encode_record(started), fsync=False)):
             log.info("run_started_before")
             return 0
-        _carry_out(_Job(message, spec, started, lock, layout, settings, log, max_output_bytes))
+        _carry_out(_Job(message, spec, started, lock, layout, settings, log, max_output_bytes, reading))
     return 0
 
 
@@ -96,10 +99,11 @@ class _Job(NamedTuple):
     settings: Settings
     log: FilteringBoundLogger
     max_output_bytes: int
+    signals: socket.socket
 
 
 def _carry_out(job: _Job) -> None:
-    message, spec, started, lock, layout, settings, log, max_output_bytes = job
+    message, spec, started, lock, layout, settings, log, max_output_bytes, signals = job
     paths = layout.run(spec.run_id)
     clock = SystemClock()
     journal = patiently(lambda: Journal.open(paths, spec.run_id, now_ms=clock.wall_ms()))
@@ -118,7 +122,6 @@ def _carry_out(job: _Job) -> None:
     machine = Machine(clock.monotonic(), timeout_s=timeout_s, stop_grace_s=spec.stop_grace_ms / 1000)
     ending = Ending(layout, lock, recorder, journal, log)
     failure = _enter(spec)
-    reading, writing = route_signals()
     if not become_subreaper():
         log.warning("no_subreaper")
     shell = RunnerShell(
@@ -132,7 +135,7 @@ def _carry_out(job: _Job) -> None:
         started_at=started.started_at,
         clock=clock,
         tree=ProcessTree(),
-        signals=reading,
+        signals=signals,
         log=log,
     )
     log.info("run_started", agent=spec.agent.name, engine=spec.agent.runner.type)
@@ -140,18 +143,14 @@ def _carry_out(job: _Job) -> None:
     if context.session_file:
         patiently(lambda: begin_session(paths, spec))
     engine = create_engine(spec.agent.runner, context, shell)
-    try:
-        if shell.start(engine):
-            # Whatever escapes an engine is a bug, but a run never ends in silence for it.
-            settled = Settled(error="The runner failed: see runner.stderr.log.", reason="runner-error")
-            try:
-                settled = failure or engine.run()
-            finally:
-                shell.settle(settled)
-                shell.join()
-    finally:
-        reading.close()
-        writing.close()
+    if shell.start(engine):
+        # Whatever escapes an engine is a bug, but a run never ends in silence for it.
+        settled = Settled(error="The runner failed: see runner.stderr.log.", reason="runner-error")
+        try:
+            settled = failure or engine.run()
+        finally:
+            shell.settle(settled)
+            shell.join()
 
 
 def _enter(spec: RunSpec) -> Settled | None:

@@ -23,14 +23,17 @@ from pisub.clock import SystemClock
 from pisub.config import Settings, caller_environment, outer_depth
 from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError
 from pisub.ids import check_id, check_session_id, new_id
+from pisub.launchers.base import Launched
 from pisub.launchers.local import LocalLauncher
 from pisub.launchers.protocol import check_environment
 from pisub.paths import runtime_dir, state_root
 from pisub.process import own_identity
 from pisub.process_limits import soft_limits
 from pisub.protocol.limits import DEFAULT_SPAWNS_PER_RUN, MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYTES
+from pisub.record.atomic import encode_record, write_new
 from pisub.record.caps import Caps, admission
 from pisub.record.layout import Layout
+from pisub.record.model import LaunchNote
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
 from pisub.runs.cascade import ending_kind
@@ -185,18 +188,22 @@ def launch_submitted(
         LaunchError: The runner could not be started. The run is recorded as failed.
     """
     try:
-        _launch(launcher, submission.message, is_given_up)
+        launched = _launch(launcher, submission.message, is_given_up)
     except (PisubError, OSError) as error:
         raise record_launch_error(layout, submission.spec.run_id, error) from error
     except BaseException as error:
         record_launch_error(layout, submission.spec.run_id, error)
         raise
+    # Else the run would end as never started if this process ended before the runner's first write.
+    note = LaunchNote(run_id=submission.spec.run_id, process=launched.process)
+    with contextlib.suppress(PisubError, OSError):  # the runner is there, and says so itself in a moment
+        write_new(layout.run(note.run_id).launched, encode_record(note), fsync=False)
 
 
-def _launch(launcher: LocalLauncher, message: LaunchMessage, is_given_up: Callable[[], bool]) -> None:
+def _launch(launcher: LocalLauncher, message: LaunchMessage, is_given_up: Callable[[], bool]) -> Launched:
     if is_given_up():
         raise LaunchError("its caller gave it up.")
-    launcher.launch_blocking(message)
+    return launcher.launch_blocking(message)
 
 
 def resolve_agent(settings: Settings, name: str, cwd: Path) -> AgentSnapshot:

@@ -57,8 +57,10 @@ class Wakes:
     async def wait(self, at_most_s: float | None = None) -> None:
         """Return at the next wake, or after the timer's period, or after ``at_most_s``."""
         limit = self._reread_s if at_most_s is None else min(self._reread_s, at_most_s)
+        # Not wait_for: before Python 3.12 it loses a cancellation that comes in the turn of the event.
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), limit)
+            async with asyncio.timeout(limit):
+                await self._event.wait()
         self._event.clear()
 
     def _on_exit(self) -> None:

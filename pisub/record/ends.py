@@ -168,7 +168,11 @@ def _cause(death: Death) -> tuple[RunState, str, str]:
     if stop is not None and _is_before_death(stop, death.proof):
         return RunState.STOPPED, _reason(stop), f"Stopped: {stop.reason}" if stop.reason else "Stopped on request."
     if not death.was_started:
-        return RunState.FAILED, "never-started", death.launch_error or "The run never started: its launcher died."
+        return (
+            RunState.FAILED,
+            "never-started",
+            death.launch_error or "The run never started: its launcher or its process died.",
+        )
     timeout = death.requests.get("timeout")
     if timeout is not None and _is_before_death(timeout, death.proof):
         return RunState.FAILED, _reason(timeout), timeout.reason or "The run reached its deadline."

@@ -33,6 +33,11 @@ class RunPaths(msgspec.Struct, frozen=True):
         return self.dir / "spec.json"
 
     @property
+    def launched(self) -> Path:
+        """The process that will be the runner, said by its launcher. Create-once; matters until ``started``."""
+        return self.dir / "launched.json"
+
+    @property
     def started(self) -> Path:
         """The one start of the run. Create-once."""
         return self.dir / "started.json"

@@ -12,6 +12,13 @@ from pisub.protocol.runs import RunState
 from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
 
 
+class LaunchNote(Record, frozen=True, kw_only=True):
+    """``launched.json``: create-once, by who launched the runner: its process is waited for from then on, not theirs."""
+
+    run_id: str
+    process: ProcessIdentity
+
+
 class Started(Record, frozen=True, kw_only=True):
     """``started.json``: create-once, the one start of this run."""
 

@@ -17,7 +17,7 @@ from pisub.record.dirs import check_dir, list_names
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.liveness import run_liveness
 from pisub.record.lock import is_held
-from pisub.record.model import ProcessTerminalProof, RunResult, RunStatus, Started
+from pisub.record.model import LaunchNote, ProcessTerminalProof, RunResult, RunStatus, Started
 from pisub.record.pairs import READINGS, Reading, StatusFile, Verdict
 from pisub.record.tombstones import tombstone
 from pisub.runs.spec import RunSpec
@@ -62,6 +62,7 @@ class RunFiles(Record, frozen=True, kw_only=True):
     """The files of a run at one moment, before they are judged."""
 
     spec: RunSpec
+    launched: LaunchNote | None
     started: Started | None
     status: RunStatus | None
     pending: RunResult | None
@@ -218,6 +219,10 @@ def _look(paths: RunPaths, spec: RunSpec) -> RunFiles:
     problems.append(torn)
     result, torn = read_survivor(paths.result, RunResult)
     problems.append(torn)
+    launched: LaunchNote | None = None
+    if started is None and status is None:
+        launched, torn = read_survivor(paths.launched, LaunchNote)
+        problems.append(torn)
     proof: ProcessTerminalProof | None = None
     try:
         proof = read_record(paths.process_terminal, ProcessTerminalProof)
@@ -225,6 +230,7 @@ def _look(paths: RunPaths, spec: RunSpec) -> RunFiles:
         problems.append(error.message)  # a proof adds to what is known; a bad one takes nothing away
     return RunFiles(
         spec=spec,
+        launched=launched,
         started=started,
         status=status,
         pending=pending,
@@ -268,18 +274,21 @@ def _judge(files: RunFiles, *, is_held: bool) -> tuple[RunState, RunResult | Non
 
 
 def process_of(files: RunFiles) -> tuple[ProcessIdentity, bool]:
-    """Return who would go on with a run, and whether it is the runner: before the start it is the submitter."""
+    """Return who would go on with a run, and whether it is the runner: before the launch it is the submitter."""
     if files.started is not None:
         return files.started.process, True
     if files.status is not None:
         return files.status.process, True
+    if files.launched is not None:
+        return files.launched.process, False  # it may not have come as far as the lock
     return files.spec.submitter, False
 
 
 def _life(paths: RunPaths, files: RunFiles) -> Liveness:
     process, is_runner = process_of(files)
     life = run_liveness(paths, process, is_runner=is_runner)
-    if life is Liveness.DEAD and is_runner and files.proof is None and is_being_reaped(process):
+    has_parent = is_runner or files.launched is not None
+    if life is Liveness.DEAD and has_parent and files.proof is None and is_being_reaped(process):
         # Its parent is writing down how it ended. A repair in this moment would be a guess, and would stand.
         # With the proof written the repair is the parent's own, which reaps only afterwards.
         return Liveness.ALIVE

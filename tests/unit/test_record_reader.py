@@ -21,7 +21,7 @@ from pisub.record.atomic import encode_record, remove, replace, write_new
 from pisub.record.ends import end_status
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.lock import RunLock
-from pisub.record.model import ProcessTerminalProof, RunStatus
+from pisub.record.model import LaunchNote, ProcessTerminalProof, RunStatus
 from pisub.record.pairs import READINGS, StatusFile, Verdict
 from pisub.record.reader import RunView, find_run, list_runs, read_run
 from pisub.record.results import read_pending, read_result, write_pending, write_result
@@ -272,3 +272,15 @@ def test_a_status_survives_a_round_trip(layout: Layout) -> None:
     status = read_status(layout.run(spec.run_id))
     assert isinstance(status, RunStatus)
     assert (status.state, status.steps[0].status, status.session_id) == (RunState.RUNNING, "running", spec.session_id)
+
+
+def test_between_launch_and_start_the_launched_process_counts_and_its_launcher_no_longer(tmp_path: Path) -> None:
+    layout = make_layout(tmp_path)
+    for process, needs_reconcile in ((own_identity(), False), (dead_identity(), True)):
+        spec = make_spec(submitter=dead_identity())
+        submit_run(layout, spec)
+        assert read_run(layout, spec.run_id).needs_reconcile
+        note = LaunchNote(run_id=spec.run_id, process=process)
+        write_new(layout.run(spec.run_id).launched, encode_record(note), fsync=False)
+        view = read_run(layout, spec.run_id)
+        assert (view.state, view.needs_reconcile) == (RunState.QUEUED, needs_reconcile)

@@ -299,7 +299,7 @@ def test_a_run_that_never_started_fails_when_its_launcher_is_dead_or_says_so(lay
         0,
         "proven",
     )
-    assert result.summary == (error or "The run never started: its launcher died.")
+    assert result.summary == (error or "The run never started: its launcher or its process died.")
     assert [each.run_id for each in Outbox(layout, SESSION).pending()] == [spec.run_id]
 
 

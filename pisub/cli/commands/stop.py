@@ -68,9 +68,10 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 def _stop_below(layout: Layout, settings: Settings, run_id: str, console: Console) -> list[RunView]:
     """Stop everything below a run that has not ended; return it as it is then, oldest first."""
     clock = SystemClock()
-    pass_on(layout, run_id, "stop", now_ms=clock.wall_ms())
     views = (current_view(layout, each.run_id, now_ms=clock.wall_ms()) for each in descendants(layout, run_id))
     live = [view for view in views if not view.state.is_terminal]
+    # All are told before the first is waited for.
+    pass_on(layout, run_id, "stop", now_ms=clock.wall_ms())
     return [_stop(layout, settings, view, "", console) for view in live]
 
 
