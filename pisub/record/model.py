@@ -13,7 +13,7 @@ from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
 
 
 class LaunchNote(Record, frozen=True, kw_only=True):
-    """``launched.json``: create-once, by who launched the runner: its process is waited for from then on, not theirs."""
+    """``launched.json``: create-once, by who launched the runner. From then on this process counts, not that one."""
 
     run_id: str
     process: ProcessIdentity

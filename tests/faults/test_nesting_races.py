@@ -12,12 +12,15 @@ import pytest
 
 import pisub
 from pisub.agents.trust import trust
+from pisub.ids import new_id
 from pisub.process import send_signal
+from pisub.record.atomic import read_record
 from pisub.record.layout import Layout
+from pisub.record.model import Started
 from pisub.record.reader import read_run
 from pisub.record.tree import descendants
 from pisub.testing import ScriptedHuman
-from tests.support.eventually import eventually_async
+from tests.support.eventually import eventually, eventually_async
 from tests.support.nesting import end_of, make_family
 from tests.support.project import Project
 
@@ -102,5 +105,26 @@ def test_a_run_that_is_killed_while_it_starts_others_leaves_none_that_cannot_be_
             assert (await run.stop(tree=True)).reason == "runner-died", "its own end stays"
             for each in descendants(layout, run.id):
                 assert read_run(layout, each.run_id).state.is_terminal
+
+    asyncio.run(main())
+
+
+def test_a_signal_that_comes_the_moment_a_runner_is_known_does_not_kill_it(project: Project) -> None:
+    layout = Layout.of(project.settings)
+
+    def hurry(run_id: str) -> None:
+        """Send "look at your inbox" as soon as there is somebody to send it to."""
+        started = eventually(lambda: read_record(layout.run(run_id).started, Started), what="it has started")
+        assert started is not None
+        send_signal(started.process, signal.SIGUSR2)
+
+    async def main() -> None:
+        async with pisub.connect("s") as client:
+            for number in range(10):
+                run_id = new_id()
+                hurrying = asyncio.ensure_future(asyncio.to_thread(hurry, run_id))
+                run = await client.spawn("echo", str(number), project.root, run_id=run_id)
+                await hurrying
+                assert await run.text() == str(number)
 
     asyncio.run(main())
