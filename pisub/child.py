@@ -17,12 +17,14 @@ from typing import Any
 from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
+from pisub.contacting import contact
 from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
-from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
 from pisub.runs.steering import SteerMessage
+from pisub.runs.supervision import Reason, SupervisorReply
 from pisub.session_file import Session, SessionMessage
 from pisub.utf8 import is_utf8, without_surrogates
 
@@ -60,6 +62,7 @@ class Child:
         self.resumed_from = context.resumed_from
         self.resume_message = context.resume_message
         self.session = Session() if session is None else session
+        self._context = context
         self._artifacts = Path(context.artifacts_dir)
         self._can_ask = context.can_ask
         self._shell = shell
@@ -139,6 +142,34 @@ class Child:
             raise
         finally:
             self._open_asks -= 1
+
+    async def contact_supervisor(
+        self,
+        reason: Reason | str,
+        message: str = "",
+        *,
+        interview: dict[str, Any] | None = None,
+        timeout_s: float = DEFAULT_SUPERVISOR_TIMEOUT_MS / 1000,
+    ) -> SupervisorReply:
+        """Tell the session that started this run something, and wait for its reply where the reason wants one.
+
+        The session itself replies, a program or a person; the human is asked by ``ask``. The run's clock goes on
+        meanwhile. Cancelling the waiting task takes the request back.
+
+        Args:
+            reason: ``need_decision``, ``interview_request`` (both wait) or ``progress_update`` (returns at once).
+            message: What is said; only an interview needs none.
+            interview: What is wanted, as a JSON object; with ``interview_request`` alone.
+            timeout_s: How long to wait.
+
+        Raises:
+            InvalidArgumentError: What is said breaks a rule. Nothing was written.
+            WaitTimeoutError: No reply came in time (``supervisor_timeout``).
+            RefusedError: The request was closed without a reply (``supervisor_cancelled``).
+        """
+        return await contact(
+            self._context, reason, message, interview, timeout_s=checks.seconds(timeout_s, "timeout_s")
+        )
 
     async def next_message(self) -> SteerMessage:
         """Return the next message that somebody sent to this run, and wait for it.

@@ -240,6 +240,17 @@ def _decline(parser: argparse.ArgumentParser) -> None:
     _json(parser)
 
 
+def _supervisor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["list", "reply"])
+    parser.add_argument("message", metavar="MESSAGE", nargs="?", help="with reply; `-` reads standard input")
+    parser.add_argument("--id", metavar="ID", help="with reply: the request, by its whole id")
+    parser.add_argument(
+        "--to", metavar="T", help="with reply: the beginning of its id or its run's, or its agent's name"
+    )
+    _session(parser, "the session (default: PISUB_SESSION, else the project's shared inbox session)")
+    _json(parser)
+
+
 def _host(parser: argparse.ArgumentParser) -> None:
     _session(parser, "the session to serve (default: PISUB_SESSION, else the project's shared inbox session)")
     parser.add_argument(
@@ -299,6 +310,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("ask", "ask", "ask the human, from a program inside a run", _ask),
     Command("answer", "answer", "answer a question", _answer),
     Command("decline", "answer", "say that a question will not be answered", _decline),
+    Command("supervisor", "supervisor", "what children want from the session that started them", _supervisor),
     Command("host", "host", "answer a session's questions in this terminal", _host),
     Command("caps", "caps", "show how much a session may start, or let it start more", _caps),
     Command("broker", "broker", "start, look at, trace or stop the broker", _broker),

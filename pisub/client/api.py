@@ -36,6 +36,7 @@ from pisub.runs.spec import OnNoHost
 if TYPE_CHECKING:
     from pisub.hosting.completions import CompletionHandler, CompletionsHandler
     from pisub.hosting.session import HostSession
+    from pisub.hosting.supervisor import Supervisor
 
 
 class Client:
@@ -232,10 +233,12 @@ class Host:
 
     Attributes:
         client: The connection.
+        supervisor: What its children want to know from the session itself (``child.contact_supervisor``).
     """
 
-    def __init__(self, client: Client, session: HostSession) -> None:
+    def __init__(self, client: Client, session: HostSession, supervisor: Supervisor) -> None:
         self.client = client
+        self.supervisor = supervisor
         self._session = session
         self.spawn = client.spawn
         self.spawn_all = client.spawn_all
@@ -306,6 +309,7 @@ async def host(
         BrokerUnavailableError: No broker runs and none could be started.
     """
     from pisub.hosting.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.supervisor import Supervisor  # noqa: PLC0415  # likewise
 
     if on_completion is not None and on_completions is not None:
         raise InvalidArgumentError("Give on_completion or on_completions, not both.", field="on_completions")
@@ -327,9 +331,11 @@ async def host(
         if on_completions is not None:
             host_session.on_completions(on_completions)
         await host_session.start(wait=wait)
+        supervisor = Supervisor(client.layout, client.session_id)
         try:
-            yield Host(client, host_session)
+            yield Host(client, host_session, supervisor)
         finally:
+            await supervisor.close()
             await host_session.stop()
 
 

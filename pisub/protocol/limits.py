@@ -77,6 +77,9 @@ MAX_OPTIONS = 64
 MAX_OPTION_CHARS = 500
 MAX_ANSWER_CHARS = 32_000
 MAX_OPEN_ASKS_PER_RUN = 64
+#: A child's request to its supervisor, message and interview together (contract, delegation 6), and its patience.
+MAX_SUPERVISOR_BYTES = 64 * KIB
+DEFAULT_SUPERVISOR_TIMEOUT_MS = 600_000
 
 #: Journal: lifecycle lines are always written, diagnostic ones up to this many bytes (contract, runs 2.4).
 MAX_EVENTS_BYTES = 50 * MIB

@@ -83,6 +83,11 @@ class RunPaths(msgspec.Struct, frozen=True):
         return self.dir / "asks"
 
     @property
+    def supervisor(self) -> Path:
+        """Directory of what the child said to its supervisor. Made with the first request."""
+        return self.dir / "supervisor"
+
+    @property
     def artifacts(self) -> Path:
         """Directory of files that the child wrote on purpose."""
         return self.dir / "artifacts"
@@ -268,6 +273,11 @@ class Layout(msgspec.Struct, frozen=True):
     def open_asks(self) -> Path:
         """Directory with one file per open ask; it holds the id of the run that asks."""
         return self.root / "open-asks"
+
+    @property
+    def open_contacts(self) -> Path:
+        """Directory with one file per open request to a supervisor; it holds the id of the run. Made with the first."""
+        return self.root / "open-contacts"
 
     def run(self, run_id: str) -> RunPaths:
         """Return the files of a run, which need not exist.
