@@ -33,6 +33,9 @@ def test_the_commands_of_the_examples_do_what_their_page_says(copy: Project) -> 
     counted = outputs[3].split()
     expected = (ROOT / "README.md").read_bytes()
     assert counted == [str(expected.count(b"\n")), str(len(expected.split())), str(len(expected))]
+    assert outputs[5] == "18 words in 3 parts: 7, 7, 4\n"
+    rows = [line.split() for line in outputs[6].splitlines()]
+    assert [row[0] for row in rows].count("└") == 3, outputs[6]
 
 
 def test_the_program_that_delegates_answers_and_prints_the_result(copy: Project) -> None:
