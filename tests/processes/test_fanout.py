@@ -172,6 +172,10 @@ def test_the_place_of_an_active_run_is_free_again_however_it_ended(project: Proj
                 assert (await run.result()).state == ("failed" if end == "killed" else end)
             last = await client.spawn("echo", "x", project.root)
             assert await last.text() == "x"
+            full = await client.spawn("sleep", "x", project.root)
+            # What has ended is gone on with where there is no room for another.
+            assert await (await last.resume("again")).text() == "x"
+            await full.stop()
 
     asyncio.run(main())
 
