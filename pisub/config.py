@@ -52,6 +52,10 @@ _WANTED = {
 }
 
 
+#: How people write a switch in a variable.
+_SWITCHES = {**dict.fromkeys(("yes", "on", "enabled"), "true"), **dict.fromkeys(("no", "off", "disabled"), "false")}
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that can be configured.
 
@@ -74,6 +78,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         global_concurrency_limit: Runs that one client's ``spawn_all`` keeps going at once, all its batches together.
         parallel_max_tasks: Tasks of one batch.
         parallel_concurrency: Runs of one batch that go on at once.
+        wait_tool_enabled: Whether the tool ``bg_wait`` waits; switched off it returns at once.
     """
 
     home: Path | None = None
@@ -93,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     global_concurrency_limit: Width = DEFAULT_CONCURRENCY
     parallel_max_tasks: Width = DEFAULT_BATCH_TASKS
     parallel_concurrency: Width = DEFAULT_BATCH_CONCURRENCY
+    wait_tool_enabled: bool = True
 
 
 def load_settings(
@@ -224,6 +230,8 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         name = _PREFIX + field.name.upper()
         text = environ.get(name)
         if text:
+            if field.type == "bool" or field.type is bool:
+                text = _SWITCHES.get(text.strip().lower(), text)
             values[field.name] = text
             _convert({field.name: text}, name)
     return values

@@ -31,11 +31,13 @@ from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, find_run
+from pisub.record.subscriptions import WaitSubscription
 from pisub.runs.spec import OnNoHost
 
 if TYPE_CHECKING:
     from pisub.hosting.completions import CompletionHandler, CompletionsHandler
     from pisub.hosting.session import HostSession
+    from pisub.hosting.subscriptions import WaitHandler
     from pisub.hosting.supervisor import Supervisor
 
 
@@ -227,6 +229,16 @@ class Client:
             run_id, is_all=is_all, timeout_ms=timeout_ms, stop_on_attention=stop_on_attention, abort=abort
         )
 
+    async def wait_in_background(
+        self, run_id: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS, stop_on_attention: bool = True
+    ) -> WaitSubscription:
+        """Have the session's host told (``on_wait``) when a run has ended, needs somebody, or takes too long.
+
+        Returns at once. It is told once, also by a host that comes later. Arguments and errors as for ``wait``.
+        """
+        waiter = Waiter(self.layout, self.session_id)
+        return await waiter.subscribe(run_id, timeout_ms=timeout_ms, stop_on_attention=stop_on_attention)
+
 
 class Host:
     """A session's host: it answers children's questions and receives completions. Made by ``host``.
@@ -245,6 +257,7 @@ class Host:
         self.run = client.run
         self.runs = client.runs
         self.wait = client.wait
+        self.wait_in_background = client.wait_in_background
 
     @property
     def session_id(self) -> str:
@@ -286,6 +299,7 @@ async def host(
     on_completion: CompletionHandler | None = None,
     *,
     on_completions: CompletionsHandler | None = None,
+    on_wait: WaitHandler | None = None,
     wait: bool = False,
     settings: Settings | None = None,
     **overrides: Any,
@@ -299,6 +313,7 @@ async def host(
             earlier host died during the call.
         on_completions: Called with groups of ends instead: each failure at once and alone, successes that come close
             together in one group, which says that it is quiet.
+        on_wait: Called once with each wait in the background (``wait_in_background``) that is over.
         wait: Whether to wait for one's turn where the session has a host already.
         settings: Instead of reading them.
         **overrides: Single settings, by field name.
@@ -313,7 +328,11 @@ async def host(
 
     if on_completion is not None and on_completions is not None:
         raise InvalidArgumentError("Give on_completion or on_completions, not both.", field="on_completions")
-    for field, handler in (("on_completion", on_completion), ("on_completions", on_completions)):
+    for field, handler in (
+        ("on_completion", on_completion),
+        ("on_completions", on_completions),
+        ("on_wait", on_wait),
+    ):
         if handler is not None and not callable(handler):
             raise InvalidArgumentError(f"{field} must be a function, not {type(handler).__name__}.", field=field)
     if dialogs is not None and not (hasattr(dialogs, "select") and hasattr(dialogs, "input")):
@@ -330,6 +349,8 @@ async def host(
             host_session.on_completion(on_completion)
         if on_completions is not None:
             host_session.on_completions(on_completions)
+        if on_wait is not None:
+            host_session.on_wait(on_wait)
         await host_session.start(wait=wait)
         supervisor = Supervisor(client.layout, client.session_id)
         try:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pisub.client.waiter import Waiter, WaitOutcome
+from pisub.client.waiter import Provider, Waiter, WaitOutcome
 from pisub.client.waiting import DEFAULT_TIMEOUT_MS, Identity, WaitEnd
 from pisub.errors import InvalidArgumentError, PisubError
-from pisub.ids import new_id
-from pisub.record.layout import Layout
+from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.record.reader import RunView
-from pisub.record.subscriptions import WaitSubscription, subscribe
 
-_YES: Final = frozenset({"1", "true", "yes", "on", "enabled"})
-_NO: Final = frozenset({"0", "false", "no", "off", "disabled"})
+if TYPE_CHECKING:
+    from pisub.client.api import Client
+
+TOOL_NAME: Final = "bg_wait"
+
+_DESCRIPTION: Final = (
+    "Wait for background work of this session. Without arguments: until the first of what is active now has ended; "
+    "with all: until all of it has; with id: until that one has. nonBlocking with an id returns at once, and you are "
+    "told later. Work that needs somebody ends the wait too. Nothing is stopped by a wait that gives up."
+)
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,30 +42,62 @@ class _Parameters(msgspec.Struct, frozen=True, kw_only=True, rename="camel", for
     timeout_ms: int = DEFAULT_TIMEOUT_MS
 
 
-def is_wait_tool_enabled(configured: bool | None, variable: str | None) -> bool:
-    """Tell whether the tool may be used; the variable (``PI_SUBAGENT_WAIT_TOOL_ENABLED``) wins over the configuration.
+def tool_definition(*, is_enabled: bool = True) -> dict[str, Any] | None:
+    """Return the tool's name, description and JSON Schema; None where waiting is switched off."""
+    if not is_enabled:
+        return None
+    return {
+        "name": TOOL_NAME,
+        "description": _DESCRIPTION,
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "id": {"type": "string", "description": "A run's id, or a beginning of it that no other has."},
+                "all": {"type": "boolean"},
+                "nonBlocking": {"type": "boolean"},
+                "stopOnAttention": {
+                    "type": "boolean",
+                    "description": "Whether mere quiet ends the wait.",
+                },
+                "timeoutMs": {"type": "integer", "minimum": 1, "maximum": MAX_DURATION_MS},
+            },
+            "additionalProperties": False,
+        },
+    }
 
-    Raises:
-        InvalidArgumentError: The variable says neither yes nor no.
+
+async def call_tool(
+    client: Client,
+    arguments: Mapping[str, Any],
+    *,
+    is_headless: bool = False,
+    abort: asyncio.Event | None = None,
+    providers: Sequence[Provider] = (),
+) -> ToolResult:
+    """Carry a call of the tool out in the name of a client's session.
+
+    Args:
+        client: Whose session's work is waited for; its setting ``wait_tool_enabled`` counts.
+        arguments: As the model gave them; what is wrong with them is in the result.
+        is_headless: Nobody could be woken later.
+        abort: Set to give up now.
+        providers: Who else has work in this session.
     """
-    if variable is None:
-        return configured is not False
-    word = variable.strip().lower()
-    if word not in _YES | _NO:
-        raise InvalidArgumentError(
-            f"PI_SUBAGENT_WAIT_TOOL_ENABLED is {variable[:40]!a}: use true or false.",
-            field="PI_SUBAGENT_WAIT_TOOL_ENABLED",
-        )
-    return word in _YES
+    return await bg_wait(
+        Waiter(client.layout, client.session_id, bus=client.bus, providers=providers),
+        client.session_id,
+        arguments,
+        is_enabled=client.settings.wait_tool_enabled,
+        is_headless=is_headless,
+        abort=abort,
+    )
 
 
 async def bg_wait(
     waiter: Waiter,
-    layout: Layout,
     session_id: str,
     parameters: Mapping[str, Any],
     *,
-    now_ms: int,
     is_enabled: bool = True,
     is_headless: bool = False,
     abort: asyncio.Event | None = None,
@@ -68,10 +106,8 @@ async def bg_wait(
 
     Args:
         waiter: Of the session.
-        layout: The record.
         session_id: Whose work it is; '' where the agent has no session.
         parameters: As the agent gave them: ``id``, ``all``, ``nonBlocking``, ``stopOnAttention``, ``timeoutMs``.
-        now_ms: Unix time in milliseconds.
         is_enabled: Otherwise it returns at once, and that is no error.
         is_headless: Nobody could be woken later.
         abort: Set to give up now.
@@ -85,7 +121,7 @@ async def bg_wait(
         if not session_id:
             raise InvalidArgumentError("There is no session, so nothing can be waited for.")
         if wanted.non_blocking:
-            return await _subscribe(waiter, layout, session_id, wanted, now_ms=now_ms, is_headless=is_headless)
+            return await _subscribe(waiter, wanted, is_headless=is_headless)
         outcome = await waiter.wait(
             wanted.id,
             is_all=wanted.all,
@@ -102,27 +138,18 @@ def _is_nothing(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value <= 0
 
 
-async def _subscribe(
-    waiter: Waiter, layout: Layout, session_id: str, wanted: _Parameters, *, now_ms: int, is_headless: bool
-) -> ToolResult:
+async def _subscribe(waiter: Waiter, wanted: _Parameters, *, is_headless: bool) -> ToolResult:
     if wanted.id is None:
         raise InvalidArgumentError("nonBlocking needs an id.", field="id")
     if wanted.all:
         raise InvalidArgumentError("nonBlocking waits for one run: leave out all.", field="all")
     if is_headless:
         raise InvalidArgumentError("Without a user interface nobody is there to be woken.", field="nonBlocking")
-    run_id = await asyncio.to_thread(waiter.resolve, wanted.id)
-    subscription = WaitSubscription(
-        token=new_id(),
-        session_id=session_id,
-        run_id=run_id,
-        requested_id=wanted.id,
-        created_at=now_ms,
-        expires_at=now_ms + wanted.timeout_ms,
-        stop_on_attention=wanted.stop_on_attention,
+    subscription = await waiter.subscribe(
+        wanted.id, timeout_ms=wanted.timeout_ms, stop_on_attention=wanted.stop_on_attention
     )
-    await asyncio.to_thread(subscribe, layout, subscription)
-    return ToolResult(text=f"You will be woken when run {run_id} has ended.", details={"token": subscription.token})
+    text = f"You will be woken when run {subscription.run_id} has ended."
+    return ToolResult(text=text, details={"token": subscription.token})
 
 
 def _tell(outcome: WaitOutcome, wanted: str | None) -> ToolResult:

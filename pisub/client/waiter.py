@@ -30,11 +30,13 @@ from pisub.client.waiting import (
 )
 from pisub.clock import SystemClock
 from pisub.errors import InvalidArgumentError, PisubError, UnknownRunError
+from pisub.ids import new_id
 from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC
 from pisub.record.dirs import list_names
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView
+from pisub.record.subscriptions import WaitSubscription, subscribe
 from pisub.runs.attention import Reason
 
 
@@ -120,8 +122,7 @@ class Waiter:
             UnknownRunError: The session has no such run.
             AmbiguousIdError: ``run_id`` begins several.
         """
-        if not 1 <= timeout_ms <= MAX_DURATION_MS:
-            raise InvalidArgumentError(f"Give 1 to {MAX_DURATION_MS} milliseconds.", field="timeoutMs")
+        _check_timeout(timeout_ms)
         named = None if run_id is None else Identity(self.resolve(run_id), self._session_id)
         mode = WaitMode.ID if named else WaitMode.ALL if is_all else WaitMode.FIRST
         core = WaitCore(mode, stop_on_attention=stop_on_attention)
@@ -142,6 +143,30 @@ class Waiter:
                 snapshot = await self._look(core.awaited)
                 verdict = core.look(snapshot)
         return WaitOutcome(verdict=verdict, views=await asyncio.to_thread(self._views_of, core.awaited))
+
+    async def subscribe(
+        self, run_id: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS, stop_on_attention: bool = True
+    ) -> WaitSubscription:
+        """Have the session's host told when a run has ended, needs somebody, or takes too long; return at once.
+
+        It is a file: it outlives this process and the host. Arguments and errors as for ``wait``.
+
+        Raises:
+            OSError: The disk is full, or the like.
+        """
+        _check_timeout(timeout_ms)
+        now_ms = SystemClock().wall_ms()
+        subscription = WaitSubscription(
+            token=new_id(),
+            session_id=self._session_id,
+            run_id=await asyncio.to_thread(self.resolve, run_id),
+            requested_id=run_id,
+            created_at=now_ms,
+            expires_at=now_ms + timeout_ms,
+            stop_on_attention=stop_on_attention,
+        )
+        await asyncio.to_thread(subscribe, self._layout, subscription)
+        return subscription
 
     def resolve(self, text: str) -> str:
         """Return the run of this session that a text means. An exact id is looked up, not looked for.
@@ -214,6 +239,11 @@ class Waiter:
         finally:
             for each in unsubscribe:
                 each()
+
+
+def _check_timeout(timeout_ms: int) -> None:
+    if not 1 <= timeout_ms <= MAX_DURATION_MS:
+        raise InvalidArgumentError(f"Give 1 to {MAX_DURATION_MS} milliseconds.", field="timeoutMs")
 
 
 def _check(provider: Provider, session_id: str, items: Sequence[Item]) -> None:

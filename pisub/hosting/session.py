@@ -22,6 +22,7 @@ from pisub.hosting.completions import CompletionHandler, Completions, Completion
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
 from pisub.hosting.requests import to_ask
+from pisub.hosting.subscriptions import Subscriptions, WaitHandler
 from pisub.ids import check_session_id
 from pisub.process import Liveness, ProcessIdentity, liveness, own_identity
 from pisub.protocol.checkpoint import (
@@ -83,6 +84,7 @@ class HostSession:
             report=self._report,
         )
         self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
+        self._subscriptions = Subscriptions(layout, session_id, clock=self._clock, report=self._report)
         self._askers: dict[str, _Asker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hosting = asyncio.Event()
@@ -105,6 +107,10 @@ class HostSession:
     def on_completions(self, handler: CompletionsHandler, times: BatchTimes | None = None) -> None:
         """Have ``handler`` called with groups of ends instead: a failure at once, successes quietly and together."""
         self._completions.tell_groups(handler, times or BatchTimes())
+
+    def on_wait(self, handler: WaitHandler) -> None:
+        """Have ``handler`` called, once, with each of the session's waits in the background that is over."""
+        self._subscriptions.tell(handler)
 
     async def start(self, *, wait: bool = False) -> None:
         """Claim the role and begin.
@@ -132,6 +138,7 @@ class HostSession:
         self._is_stopped = True
         await self._desk.stop("The host ends.")
         await self._completions.stop()
+        await self._subscriptions.stop()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -177,6 +184,7 @@ class HostSession:
         if is_first:
             number = await asyncio.to_thread(claim_host_record, self._layout, self.session_id, own_identity())
             self._completions.start(f"host-{number}")
+            self._subscriptions.start()
         self._bus.publish(HOST_READY_TOPIC, HostReady(session_id=self.session_id), scope=self.session_id)
         await self._take_open_asks()
         self._hosting.set()
@@ -195,10 +203,12 @@ class HostSession:
 
     async def _step_down(self) -> None:
         await self._completions.stop()
+        await self._subscriptions.stop()
         await self._desk.stop("This process is not the session's host any more.")
 
     def _on_run_news(self, _: Incoming) -> None:
         self._completions.wake()
+        self._subscriptions.wake()
 
     # Asks. -------------------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from pisub.record.lock import RunLock
 from pisub.record.status import read_status
 from pisub.record.subscriptions import list_subscriptions
 from pisub.runs.spec import RunSpec
-from tests.support.record_samples import NOW_MS, SESSION, make_layout, make_result, start, submit
+from tests.support.record_samples import SESSION, make_layout, make_result, start, submit
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ class Jobs:
 def call(layout: Layout, parameters: dict[str, Any], *, jobs: Jobs | None = None, **options: Any) -> ToolResult:
     waiter = Waiter(layout, SESSION, providers=[] if jobs is None else [jobs], poll_ms=250)
     session_id = options.pop("session_id", SESSION)
-    return asyncio.run(bg_wait(waiter, layout, session_id, parameters, now_ms=NOW_MS, **options))
+    return asyncio.run(bg_wait(waiter, session_id, parameters, **options))
 
 
 def test_a_run_that_ended_is_told_with_its_end_and_without_its_text(layout: Layout) -> None:
@@ -79,7 +79,7 @@ def test_a_wait_sees_an_end_that_no_message_told_of(layout: Layout) -> None:
     waiter = Waiter(layout, SESSION, poll_ms=250)
 
     async def scenario() -> ToolResult:
-        waiting = asyncio.create_task(bg_wait(waiter, layout, SESSION, {}, now_ms=NOW_MS))
+        waiting = asyncio.create_task(bg_wait(waiter, SESSION, {}))
         await asyncio.sleep(0)
         await asyncio.to_thread(end, layout, spec)
         return await waiting
@@ -161,7 +161,7 @@ def test_a_wait_that_does_not_block_is_a_file_that_names_the_whole_id(layout: La
         spec.run_id,
         spec.run_id[:22],
     )
-    assert (found.created_at, found.expires_at) == (NOW_MS, NOW_MS + 5_000)
+    assert found.expires_at == found.created_at + 5_000
 
 
 def test_a_time_of_nothing_is_not_given(layout: Layout) -> None:

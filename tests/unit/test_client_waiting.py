@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from pisub.client.bg_wait import is_wait_tool_enabled
 from pisub.client.waiting import Identity, Item, Snapshot, Verdict, WaitCore, WaitEnd, WaitMode, pick_id
-from pisub.errors import AmbiguousIdError, InvalidArgumentError, UnknownRunError
+from pisub.errors import AmbiguousIdError, UnknownRunError
 
 A, B, C = (Identity(name, "s") for name in "abc")
 JOB = Identity("job", "s", "queue")
@@ -111,27 +110,6 @@ def test_an_exact_id_wins_over_a_longer_one_that_begins_so() -> None:
     for text in ("x", "", "../a"):
         with pytest.raises(UnknownRunError):
             pick_id(text, ["abc"])
-
-
-@pytest.mark.parametrize(
-    ("configured", "variable", "expected"),
-    [
-        (None, None, True),
-        (False, None, False),
-        (False, "on", True),
-        (True, "Disabled", False),
-        (None, " 0 ", False),
-    ],
-)
-def test_the_variable_decides_whether_the_tool_may_be_used(
-    configured: bool | None, variable: str | None, expected: bool
-) -> None:
-    assert is_wait_tool_enabled(configured, variable) is expected
-
-
-def test_a_variable_that_says_neither_is_refused() -> None:
-    with pytest.raises(InvalidArgumentError):
-        is_wait_tool_enabled(None, "perhaps")
 
 
 def test_a_verdict_is_a_value() -> None:
