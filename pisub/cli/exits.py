@@ -46,6 +46,7 @@ class Exit(enum.IntEnum):
     RECORD = 11
     DECLINED = 12
     NO_HOST = 13
+    NEEDS_YOU = 14
     INTERNAL = 70
     INTERRUPTED = 130
     BROKEN_PIPE = 141
@@ -67,6 +68,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.RECORD: "files of the record are damaged or unsafe, or cannot be read or written",
     Exit.DECLINED: "of ask: the question was dismissed, or its dialog ran out of time",
     Exit.NO_HOST: "of ask: nobody is there to ask",
+    Exit.NEEDS_YOU: "of wait --attention: a run needs somebody; it goes on",
     Exit.INTERNAL: "a bug of pisub's: PISUB_DEBUG=1 shows the traceback",
     Exit.INTERRUPTED: "Ctrl-C",
     Exit.BROKEN_PIPE: "whoever read the output went away",

@@ -14,6 +14,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from pisub.cli.exits import help_table
+from pisub.cli.moments import age_ms, since
 from pisub.errors import InvalidArgumentError
 from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.version import __version__
@@ -56,21 +57,6 @@ def seconds(text: str) -> float:
     if not 0 < value <= MAX_DURATION_MS / 1000:
         raise argparse.ArgumentTypeError(f"{text!r}: give seconds above 0 and at most {MAX_DURATION_MS // 1000}")
     return value
-
-
-_UNITS_MS: Final = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-def age_ms(text: str) -> int:
-    """Read an age: a whole number and a unit, as in ``30d``, ``12h``, ``45m``, ``90s``; returned in milliseconds.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
-    number, unit = text[:-1], text[-1:]
-    if unit not in _UNITS_MS or not number.isascii() or not number.isdigit() or len(number) > 6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an age: give a whole number and s, m, h or d, as in 30d")
-    return int(number) * _UNITS_MS[unit]
 
 
 def _json(parser: argparse.ArgumentParser) -> None:
@@ -128,6 +114,9 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C only stops looking"
     )
+    parser.add_argument(
+        "--since", metavar="TIME", type=since, help="only what happened since: 10m, or 2026-12-01T09:30:00Z"
+    )
     parser.add_argument("--json", action="store_true", help="print each event as one JSON object per line")
 
 
@@ -137,8 +126,12 @@ def _show(parser: argparse.ArgumentParser) -> None:
 
 
 def _wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("ids", metavar="ID", nargs="+", help="runs, by id or beginning")
+    parser.add_argument(
+        "ids", metavar="ID", nargs="*", help="runs, by id or beginning; none: those of the session that go on now"
+    )
     parser.add_argument("--any", action="store_true", help="return when the first of them has ended")
+    parser.add_argument("--attention", action="store_true", help="return, too, when one of them needs somebody")
+    _session(parser, "the session whose runs are meant where no ID is given")
     parser.add_argument(
         "--timeout", metavar="S", type=seconds, help="give up after this many seconds; nothing is stopped"
     )

@@ -6,7 +6,7 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 from pisub.client.views import current_view, process_of
@@ -22,9 +22,16 @@ _SOON_S: Final = 0.02
 
 
 def wait_for_end(
-    layout: Layout, run_ids: Sequence[str], *, is_any: bool = False, timeout_s: float | None = None
+    layout: Layout,
+    run_ids: Sequence[str],
+    *,
+    is_any: bool = False,
+    timeout_s: float | None = None,
+    is_enough: Callable[[Sequence[RunView]], bool] = lambda _: False,
 ) -> list[RunView]:
     """Wait until all runs (or one of them) have ended and their results lie there.
+
+    ``is_enough`` sees every look and may end the wait.
 
     Returns the views in the order of ``run_ids``, when it is so or when the time has passed: the caller looks.
     """
@@ -32,7 +39,7 @@ def wait_for_end(
     while True:
         views = [current_view(layout, run_id, now_ms=SystemClock().wall_ms()) for run_id in run_ids]
         ended = [has_ended(view) for view in views]
-        if all(ended) or (is_any and any(ended)):
+        if all(ended) or (is_any and any(ended)) or is_enough(views):
             return views
         left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
         if left <= 0:

@@ -27,13 +27,15 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     run_id = pick_run(settings, layout, arguments.id)
     paths = layout.run(run_id)
     reader = JournalReader(paths.events)
+    begin = 0 if arguments.since is None else arguments.since.begin(SystemClock().wall_ms())
     while True:
         # The end is looked at before the lines: what was written before it is then in what is read.
         view = current_view(layout, run_id, now_ms=SystemClock().wall_ms())
         is_over = view.state.is_terminal and not is_held(paths.lock)
         events = reader.read_new()
         for event in events:
-            _print(console, event)
+            if event.ts >= begin:
+                _print(console, event)
         if events:
             continue
         if is_over or not arguments.follow:
