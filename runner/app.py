@@ -16,7 +16,15 @@ from typing import NamedTuple
 from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import SystemClock
-from pisub.config import DEPTH_VARIABLE, MAX_DEPTH_VARIABLE, RUN_ID_VARIABLE, SESSION_VARIABLE, Settings
+from pisub.config import (
+    DEPTH_VARIABLE,
+    HOME_VARIABLE,
+    MAX_DEPTH_VARIABLE,
+    RUN_ID_VARIABLE,
+    RUNTIME_DIR_VARIABLE,
+    SESSION_VARIABLE,
+    Settings,
+)
 from pisub.engines.base import EngineContext, Settled
 from pisub.engines.lookup import create_engine
 from pisub.errors import PisubError
@@ -121,7 +129,7 @@ def _carry_out(job: _Job) -> None:
     timeout_s = None if spec.timeout_ms is None else spec.timeout_ms / 1000
     machine = Machine(clock.monotonic(), timeout_s=timeout_s, stop_grace_s=spec.stop_grace_ms / 1000)
     ending = Ending(layout, lock, recorder, journal, log)
-    failure = _enter(spec)
+    failure = _enter(message, spec)
     if not become_subreaper():
         log.warning("no_subreaper")
     shell = RunnerShell(
@@ -153,7 +161,7 @@ def _carry_out(job: _Job) -> None:
             shell.join()
 
 
-def _enter(spec: RunSpec) -> Settled | None:
+def _enter(message: LaunchMessage, spec: RunSpec) -> Settled | None:
     """Make this process the run's: its directory, and what its children inherit. Returns the failure, if it is one."""
     os.environ.update(
         {
@@ -161,6 +169,9 @@ def _enter(spec: RunSpec) -> Settled | None:
             DEPTH_VARIABLE: str(spec.depth + 1),
             MAX_DEPTH_VARIABLE: str(spec.max_depth),
             SESSION_VARIABLE: spec.session_id,
+            # A `pisub` that the child starts works in this run's record, also where a program's settings chose it.
+            HOME_VARIABLE: message.home,
+            RUNTIME_DIR_VARIABLE: message.runtime_dir,
         }
     )
     for stream in (sys.stdout, sys.stderr):
