@@ -21,6 +21,7 @@ from pisub.protocol.limits import (
     DEFAULT_BATCH_TASKS,
     DEFAULT_CONCURRENCY,
     DEFAULT_MAX_DEPTH,
+    DEFAULT_NOTIFY_INTERVAL_MS,
     DEFAULT_QUESTION_TIMEOUT_MS,
     DEFAULT_SPAWNS_PER_RUN,
     DEFAULT_TIMEOUT_MS,
@@ -69,6 +70,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         timeout_ms: Deadline of a run's work.
         ask_timeout_ms: Time for a whole ask from its first dialog; 0 waits for ever.
         question_timeout_ms: Time for one dialog; 0 waits for ever.
+        queue_timeout_ms: How long a batch may wait for its first dialog at a host; 0 waits for ever.
+        notify_bell: Whether the terminal's bell rings when a batch of questions is shown there.
+        notify_desktop: Whether `notify-send` is called when a batch comes, where there is a desktop.
+        notify_command: A program, with arguments as a shell would split them, that is run when a batch comes.
+        notify_webhook: An http or https address that is posted to when a batch comes.
+        notify_interval_ms: At least this long between two notifications; what comes between is told together.
         idle_exit_ms: The broker and a nursery leave after this long without work; the broker's default is 30 s.
         log_level: debug, info, warning or error, for the programs' log files.
         nursery: Whether runners are forked from a preloaded nursery (`PISUB_NURSERY`); no means a new interpreter each.
@@ -90,6 +97,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int = DEFAULT_TIMEOUT_MS
     ask_timeout_ms: int = DEFAULT_ASK_TIMEOUT_MS
     question_timeout_ms: int = DEFAULT_QUESTION_TIMEOUT_MS
+    queue_timeout_ms: int = 0
+    notify_bell: bool = True
+    notify_desktop: bool = True
+    notify_command: str | None = None
+    notify_webhook: str | None = None
+    notify_interval_ms: int = DEFAULT_NOTIFY_INTERVAL_MS
     idle_exit_ms: int | None = None
     log_level: str = "info"
     nursery: bool = True
@@ -152,6 +165,12 @@ def is_debugging(environ: Mapping[str, str] | None = None) -> bool:
     """Tell whether ``PISUB_DEBUG`` asks for tracebacks; no setting, as it counts where the settings are wrong too."""
     source = os.environ if environ is None else environ
     return source.get("PISUB_DEBUG", "").lower() in {"1", "true", "yes", "on"}
+
+
+def has_desktop(environ: Mapping[str, str] | None = None) -> bool:
+    """Tell whether this process belongs to a desktop session, where a notification is seen."""
+    source = os.environ if environ is None else environ
+    return bool(source.get("DISPLAY") or source.get("WAYLAND_DISPLAY"))
 
 
 def session_runtime_dir() -> str | None:

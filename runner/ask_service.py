@@ -94,6 +94,7 @@ class AskService:
             asked_at=now_ms,
             asker=self._process,
             depth=spec.depth,
+            root_run_id=spec.root_run_id or "",
             label=spec.label,
             why=posted.why,
             timeout_ms=spec.ask_timeout_ms,

@@ -33,14 +33,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def run_watched(
-    settings: Settings, console: Console, request: Request, dialogs: Dialogs | None
+    settings: Settings, console: Console, request: Request, dialogs: Dialogs | None, *, is_scripted: bool = False
 ) -> tuple[Client, RunResult]:
     """Start a run, show its progress, host its session where there are dialogs, and return how it ended.
 
     The first Ctrl-C stops the run; a second within two seconds leaves at once.
     """
     progress = Progress(console)
-    async with _session(settings, progress, dialogs) as client:
+    async with _session(settings, progress, dialogs, notify=not is_scripted) as client:
         run = await client.spawn(
             request.agent,
             request.task,
@@ -56,14 +56,16 @@ async def run_watched(
 
 
 @contextlib.asynccontextmanager
-async def _session(settings: Settings, progress: Progress, dialogs: Dialogs | None) -> AsyncGenerator[Client]:
+async def _session(
+    settings: Settings, progress: Progress, dialogs: Dialogs | None, *, notify: bool
+) -> AsyncGenerator[Client]:
     if dialogs is None:
         async with connect(settings=settings) as client:
             yield client
         return
     # A session that has a host already keeps it: the questions then go there.
     over_progress = DialogsOverProgress(dialogs, progress, progress.caught_up)
-    async with host(dialogs=over_progress, wait=True, settings=settings) as hosting:
+    async with host(dialogs=over_progress, wait=True, notify=notify, settings=settings) as hosting:
         yield hosting.client
 
 

@@ -246,8 +246,14 @@ def _supervisor(parser: argparse.ArgumentParser) -> None:
 
 def _host(parser: argparse.ArgumentParser) -> None:
     _session(parser, "the session to serve (default: PISUB_SESSION, else the project's shared inbox session)")
-    parser.add_argument(
+    face = parser.add_mutually_exclusive_group()
+    face.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
+    )
+    face.add_argument(
+        "--stdio",
+        action="store_true",
+        help="ask by JSON lines on standard output and input (the Extension UI protocol), for IDEs",
     )
     _json(parser)
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from pisub.cli.console import Console
 from pisub.cli.render import event_lines
-from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs, show_waiting
 from pisub.record.model import JournalEvent
 
 #: A question comes as a message, what led to it through the journal. The dialog waits this long for the latter.
@@ -93,6 +93,10 @@ class DialogsOverProgress:
         """Let the human write."""
         async with self._alone(context):
             return await self._dialogs.input(title, placeholder, context)
+
+    def show_waiting(self, waiting: int) -> None:
+        """Pass on how many wait."""
+        show_waiting(self._dialogs, waiting)
 
     @contextlib.asynccontextmanager
     async def _alone(self, context: DialogContext) -> AsyncGenerator[None]:

@@ -87,7 +87,7 @@ def _read_bounded(file: BinaryIO, name: str, field: str) -> bytes:
     return data
 
 
-def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
+def choose_dialogs(console: Console, answers: Path | None, *, bell: bool = True) -> Dialogs | None:
     """Return how questions are asked: a file's answers, this terminal, or None where there is neither.
 
     Raises:
@@ -98,7 +98,7 @@ def choose_dialogs(console: Console, answers: Path | None) -> Dialogs | None:
     if console.is_interactive:
         from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
-        return TerminalDialogs()
+        return TerminalDialogs(bell=bell)
     return None
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
+from pisub.asking import check_questions
 from pisub.client.bus import Bus
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.runs import Run
@@ -27,6 +28,7 @@ from pisub.errors import InvalidArgumentError, LaunchError
 from pisub.hosting.dialogs import Dialogs
 from pisub.ids import check_session_id, new_id
 from pisub.launchers.local import LocalLauncher
+from pisub.protocol.checkpoint import AskResult, Question
 from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
@@ -269,6 +271,45 @@ class Host:
         """Whether it holds the role now. Without, it waits for its turn and shows no dialogs."""
         return self._session.is_host
 
+    async def ask(
+        self,
+        questions: Question | str | Sequence[Question | str],
+        *,
+        why: str = "",
+        timeout_ms: int | None = None,
+        question_timeout_ms: int | None = None,
+        abort: asyncio.Event | None = None,
+    ) -> AskResult:
+        """Ask this host's own human, in the same queue as its children, and wait for what becomes of it.
+
+        Nothing of it is on disk, and only this host's dialogs can answer it: whoever asks ends with the host that asks.
+        What the environment does is a status of the result, never an exception: ``no-host`` where this process waits
+        for its turn as the host, ``cancelled`` where the host ends first. Cancelling the waiting task takes the
+        questions back.
+
+        Args:
+            questions: One question or a batch, shown one after another without another asker in between.
+            why: What the answers are needed for; shown with the first dialog.
+            timeout_ms: Time for the whole batch from its first dialog; None is the settings', 0 waits for ever.
+            question_timeout_ms: Time for one dialog; likewise.
+            abort: Set to take the questions back, and get ``cancelled`` with the answers so far.
+
+        Raises:
+            InvalidArgumentError: A question or a time is not allowed; ``field`` says which.
+        """
+        from pisub.hosting.requests import own_ask  # noqa: PLC0415  # who only delegates needs no host
+
+        settings = self.client.settings
+        ask = own_ask(
+            check_questions(questions),
+            self.session_id,
+            why=why,
+            asked_at=SystemClock().wall_ms(),
+            timeout_ms=settings.ask_timeout_ms if timeout_ms is None else timeout_ms,
+            question_timeout_ms=settings.question_timeout_ms if question_timeout_ms is None else question_timeout_ms,
+        )
+        return await self._session.ask(ask, abort)
+
     async def wait_for_turn(self) -> None:
         """Return when it holds the role, or has held it: at once, unless the session had a host already."""
         await self._session.wait_for_turn()
@@ -301,6 +342,7 @@ async def host(
     on_completions: CompletionsHandler | None = None,
     on_wait: WaitHandler | None = None,
     wait: bool = False,
+    notify: bool | None = None,
     settings: Settings | None = None,
     **overrides: Any,
 ) -> AsyncGenerator[Host]:
@@ -315,6 +357,8 @@ async def host(
             together in one group, which says that it is quiet.
         on_wait: Called once with each wait in the background (``wait_in_background``) that is over.
         wait: Whether to wait for one's turn where the session has a host already.
+        notify: Whether a human is called when a batch of questions comes, in the ways of the settings ``notify_*``;
+            None does so where this terminal asks.
         settings: Instead of reading them.
         **overrides: Single settings, by field name.
 
@@ -323,7 +367,8 @@ async def host(
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
-    from pisub.hosting.session import HostSession  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.notify import notifier_of  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.session import HostSession, report_to_loop  # noqa: PLC0415  # likewise
     from pisub.hosting.supervisor import Supervisor  # noqa: PLC0415  # likewise
 
     if on_completion is not None and on_completions is not None:
@@ -339,12 +384,19 @@ async def host(
         raise InvalidArgumentError(
             f"dialogs needs the methods select and input; {type(dialogs).__name__} has not both.", field="dialogs"
         )
+    is_notifying = dialogs is None if notify is None else notify
+    if settings is None:
+        settings, overrides = load_settings(**overrides), {}
+    arguments.instance(settings, Settings, "settings")
     if dialogs is None:
         from pisub.hosting.terminal import TerminalDialogs  # noqa: PLC0415  # prompt_toolkit: only who asks there pays
 
-        dialogs = TerminalDialogs()
+        dialogs = TerminalDialogs(bell=settings.notify_bell)
     async with _connected(session, settings, overrides, kind=PeerKind.HOST) as client:
-        host_session = HostSession(client.bus, client.layout, client.settings, client.session_id, dialogs)
+        notifier = notifier_of(client.settings, report_to_loop) if is_notifying else None
+        host_session = HostSession(
+            client.bus, client.layout, client.settings, client.session_id, dialogs, notifier=notifier
+        )
         if on_completion is not None:
             host_session.on_completion(on_completion)
         if on_completions is not None:

@@ -13,7 +13,7 @@ from typing import Any, Final, assert_never
 from pisub.clock import Clock
 from pisub.errors import OutcomeUnknownError, PisubError, QuestionClosedError, UnknownQuestionError
 from pisub.hosting import queue_events as ev
-from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.dialogs import Dialogs, show_waiting
 from pisub.hosting.queue import HostQueue
 from pisub.protocol.checkpoint import Answer, AskResult
 from pisub.record.model import OutcomeKind, QuestionOutcome
@@ -22,6 +22,8 @@ from pisub.record.model import OutcomeKind, QuestionOutcome
 WriteOutcome = Callable[[str, QuestionOutcome], QuestionOutcome]
 #: Told of what went wrong outside of any call: a sentence, and the exception where there is one.
 Report = Callable[[str, BaseException | None], None]
+#: Told of each batch that needs a human: the batch, and how many are open.
+CallHuman = Callable[[ev.Ask, int], None]
 #: Ended asks that are remembered, with their results: what was read before the end may still be on its way.
 _MAX_ENDED: Final = 1_024
 
@@ -36,6 +38,7 @@ class Desk:
         clock: Time.
         on_unclaimed: Told of an ask that ended with no call waiting for it.
         report: See ``Report``.
+        call_human: See ``CallHuman``; None calls nobody.
         queue: A queue with other times than the usual ones.
     """
 
@@ -48,6 +51,7 @@ class Desk:
         clock: Clock,
         on_unclaimed: Callable[[ev.EndAsk], None],
         report: Report,
+        call_human: CallHuman | None = None,
         queue: HostQueue | None = None,
     ) -> None:
         self._dialogs = dialogs
@@ -56,6 +60,7 @@ class Desk:
         self._clock = clock
         self._on_unclaimed = on_unclaimed
         self._report = report
+        self._call_human = call_human
         self._queue = queue or HostQueue(clock.monotonic())
         self._calls: dict[str, list[asyncio.Future[AskResult]]] = {}
         self._ended: dict[str, AskResult] = {}
@@ -134,6 +139,12 @@ class Desk:
                 self._reply(effect)
             case ev.RefuseAnswer():
                 self.refused += 1
+            case ev.ShowWaiting():
+                # Not from here: what a face raises must not reach whoever has brought a question.
+                asyncio.get_running_loop().call_soon(show_waiting, self._dialogs, effect.waiting)
+            case ev.CallHuman():
+                if self._call_human is not None:
+                    self._call_human(effect.ask, effect.open_asks)
             case _:
                 assert_never(effect)
 

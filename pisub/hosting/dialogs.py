@@ -26,7 +26,7 @@ class DialogContext(msgspec.Struct, frozen=True, kw_only=True):
         why: Why the batch is asked, or ''.
         number: Which question of the batch this is, counted from 1.
         count: How many questions the batch has.
-        waiting: How many other batches wait behind this one.
+        waiting: How many other batches wait behind this one when the dialog opens; see ``ShowsWaiting``.
         remaining_s: Seconds until the dialog closes by itself; None is no limit.
         session_id: The session whose host shows the dialog.
         asked_at: Unix time in milliseconds at which the child asked; 0 where unknown.
@@ -63,3 +63,22 @@ class Dialogs(Protocol):
     async def input(self, title: str, placeholder: str, context: DialogContext) -> str | None:
         """Let the human write; ``placeholder`` is a hint and never an answer."""
         ...
+
+
+@runtime_checkable
+class ShowsWaiting(Protocol):
+    """What a face may have besides: it is told how many wait while its dialog is open.
+
+    A face without this shows the number that its ``DialogContext`` had. What it raises goes to the loop's exception
+    handler, and costs no question.
+    """
+
+    def show_waiting(self, waiting: int) -> None:
+        """Show that ``waiting`` batches wait behind the open dialog now. It must not block."""
+        ...
+
+
+def show_waiting(dialogs: Dialogs, waiting: int) -> None:
+    """Tell a face how many wait, if it wants to know. For faces that wrap another."""
+    if isinstance(dialogs, ShowsWaiting):
+        dialogs.show_waiting(waiting)

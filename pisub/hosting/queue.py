@@ -51,6 +51,7 @@ class _OpenAsk:
     def __init__(self, ask: ev.Ask, arrived_at: float) -> None:
         self.ask = ask
         self.run_id = ask.run_id
+        self.tree_id = ask.root_run_id or ask.run_id
         self.session_id = ask.session_id
         self.arrived_at = arrived_at
         self.outcomes: dict[int, QuestionOutcome] = {}
@@ -86,6 +87,8 @@ class _Shown:
         self.item = item
         self.number = number
         self.due = due
+        #: How many batches it was told to wait behind it.
+        self.waiting = 0
 
 
 class HostQueue:
@@ -135,6 +138,10 @@ class HostQueue:
         self._apply(event)
         self._expire()
         self._show_next()
+        shown = self._shown
+        if shown is not None and shown.waiting != len(self._waiting):
+            shown.waiting = len(self._waiting)
+            self._effects.append(ev.ShowWaiting(waiting=shown.waiting))
         return self._effects
 
     def next_deadline(self) -> float | None:
@@ -186,7 +193,11 @@ class HostQueue:
         if item is None:
             item = self._asks[event.ask.ask_id] = _OpenAsk(event.ask, self._time)
             self._waiting.add(item)
-        self._settle(item, event.outcomes)
+            self._settle(item, event.outcomes)
+            if event.ask.ask_id in self._asks and item.ending is None:
+                self._effects.append(ev.CallHuman(ask=event.ask, open_asks=len(self._asks)))
+        else:
+            self._settle(item, event.outcomes)
 
     def _withdraw(self, event: ev.AskWithdrawn) -> None:
         item = self._asks.get(event.ask_id)
@@ -316,6 +327,7 @@ class HostQueue:
         due = min(dues) if dues else None
         self._last_dialog += 1
         self._shown = _Shown(self._last_dialog, item, number, due)
+        self._shown.waiting = len(self._waiting)
         context = DialogContext(
             ask_id=ask.ask_id,
             run_id=ask.run_id,

@@ -19,6 +19,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     questions: tuple[Question, ...]
     label: str = ""
     depth: int = 0
+    #: The first run above it; '' where it is that itself.
+    root_run_id: str = ""
     why: str = ""
     asked_at: int = 0
     timeout_s: float | None = None
@@ -150,6 +152,20 @@ class EndAsk(msgspec.Struct, frozen=True, kw_only=True):
     result: AskResult
 
 
+class ShowWaiting(msgspec.Struct, frozen=True, kw_only=True):
+    """While a dialog is open, another number of batches waits behind it than it was last told."""
+
+    waiting: int
+
+
+class CallHuman(msgspec.Struct, frozen=True, kw_only=True):
+    """A batch needs a human that nobody was called for yet. Once per batch that arrives open."""
+
+    ask: Ask
+    #: How many batches are open now, this one among them.
+    open_asks: int
+
+
 class RefuseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """An answer came for a dialog that is not open any more. It went nowhere."""
 
@@ -157,4 +173,4 @@ class RefuseAnswer(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
-Effect = ShowDialog | CloseDialog | AbandonDialog | RecordOutcome | EndAsk | RefuseAnswer
+Effect = ShowDialog | CloseDialog | AbandonDialog | RecordOutcome | EndAsk | RefuseAnswer | ShowWaiting | CallHuman

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pisub.arguments import text
 from pisub.errors import InvalidArgumentError
+from pisub.hosting.own_asks import OWN_AGENT
 from pisub.hosting.queue_events import Ask
-from pisub.ids import check_id
+from pisub.ids import check_id, new_id
 from pisub.protocol.checkpoint import AskRequest, Question
 from pisub.protocol.limits import (
     MAX_DURATION_MS,
@@ -41,10 +43,40 @@ def to_ask(request: AskRequest | AskRecord, session_id: str) -> Ask:
         questions=request.questions,
         label=request.label,
         depth=request.depth,
+        root_run_id=request.root_run_id if isinstance(request, AskRecord) else "",
         why=request.why,
         asked_at=request.asked_at,
         timeout_s=_seconds(request.timeout_ms, "timeoutMs"),
         question_timeout_s=_seconds(request.question_timeout_ms, "questionTimeoutMs"),
+    )
+
+
+def own_ask(
+    questions: tuple[Question, ...],
+    session_id: str,
+    *,
+    why: str,
+    asked_at: int,
+    timeout_ms: int,
+    question_timeout_ms: int,
+) -> Ask:
+    """Make a batch of a host's own. Times are in milliseconds, 0 is no limit.
+
+    Raises:
+        InvalidArgumentError: A length or time is out of bounds; ``field`` names it.
+    """
+    if len(text(why, "why")) > MAX_QUESTION_CHARS:
+        raise InvalidArgumentError(f"The reason has more than {MAX_QUESTION_CHARS} characters.", field="why")
+    return Ask(
+        ask_id=new_id(at_ms=asked_at),
+        run_id="",
+        session_id=session_id,
+        agent=OWN_AGENT,
+        questions=questions,
+        why=why,
+        asked_at=asked_at,
+        timeout_s=_seconds(timeout_ms, "timeout_ms"),
+        question_timeout_s=_seconds(question_timeout_ms, "question_timeout_ms"),
     )
 
 

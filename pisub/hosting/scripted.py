@@ -31,6 +31,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
         option: Instead of ``answer``: which option, counted from 1.
         delay_ms: How long the human thinks first.
         dismiss: Whether the human dismisses the question instead of answering.
+        absent: Whether nobody reacts: the dialog stays open until its time is over or it is closed.
     """
 
     answer: str | None = None
@@ -38,6 +39,7 @@ class ScriptedAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="camel", 
     option: int | None = None
     delay_ms: int = 0
     dismiss: bool = False
+    absent: bool = False
 
 
 ScriptItem: TypeAlias = "str | ScriptedAnswer"
@@ -110,8 +112,10 @@ class ScriptedHuman:
     ) -> str | None:
         if item is not None and item.delay_ms:
             await asyncio.sleep(item.delay_ms / 1000)
-        answer = None if item is None or item.dismiss else value
+        answer = None if item is None or item.dismiss or item.absent else value
         self.asked.append(Asked(title=title, options=options, context=context, answer=answer))
+        if item is not None and item.absent:
+            await asyncio.get_running_loop().create_future()  # until the dialog is closed
         return answer
 
 
@@ -154,7 +158,7 @@ def _item(value: object, place: Path, number: int) -> ScriptItem:
 
 
 def _choice(item: ScriptedAnswer, options: Sequence[str]) -> str | None:
-    if item.dismiss:
+    if item.dismiss or item.absent:
         return None
     if item.option is not None and 1 <= item.option <= len(options):
         return options[item.option - 1]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Coroutine
 from typing import Any, Final
+
+import msgspec
 
 from pisub.client.bus import Bus, BusState, Incoming, Sender
 from pisub.clock import Clock, SystemClock
@@ -21,6 +22,9 @@ from pisub.hosting.batching import BatchTimes
 from pisub.hosting.completions import CompletionHandler, Completions, CompletionsHandler
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.notify import Notifier
+from pisub.hosting.own_asks import OwnAsks
+from pisub.hosting.queue import HostQueue
 from pisub.hosting.requests import to_ask
 from pisub.hosting.subscriptions import Subscriptions, WaitHandler
 from pisub.ids import check_session_id
@@ -38,6 +42,7 @@ from pisub.protocol.limits import SETTLE_S
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, runner_address
 from pisub.protocol.session import Authority, Claimed, GoneReason, RoleGranted, Terminated
 from pisub.record.layout import Layout
+from pisub.record.model import QuestionOutcome
 from pisub.record.questions import AskView, list_open_asks, read_ask, record_outcome
 from pisub.record.sessions import claim_host_record, last_host
 
@@ -54,6 +59,7 @@ class HostSession:
         settings: What the program runs with. An ask brings its own times.
         session_id: The session.
         dialogs: The face that asks the human.
+        notifier: Who calls the human when a batch comes; None calls nobody.
         clock: Time.
         report: Told of what went wrong outside of any call; None is the loop's exception handler.
     """
@@ -66,6 +72,7 @@ class HostSession:
         session_id: str,
         dialogs: Dialogs,
         *,
+        notifier: Notifier | None = None,
         clock: Clock | None = None,
         report: Report | None = None,
     ) -> None:
@@ -74,14 +81,19 @@ class HostSession:
         self._bus = bus
         self._layout = layout
         self._clock = clock or SystemClock()
-        self._report = report or _report_to_loop
+        self._report = report or report_to_loop
+        self._notifier = notifier
+        self._own = OwnAsks(session_id, lambda: self.is_host)
+        queue_timeout_s = settings.queue_timeout_ms / 1000 if settings.queue_timeout_ms > 0 else None
         self._desk = Desk(
             dialogs,
-            functools.partial(record_outcome, layout),
+            self._write_outcome,
             by=bus.address,
             clock=self._clock,
             on_unclaimed=self._tell_runner,
             report=self._report,
+            call_human=None if notifier is None else self._call_human,
+            queue=HostQueue(self._clock.monotonic(), queue_timeout_s=queue_timeout_s),
         )
         self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
         self._subscriptions = Subscriptions(layout, session_id, clock=self._clock, report=self._report)
@@ -112,6 +124,10 @@ class HostSession:
         """Have ``handler`` called, once, with each of the session's waits in the background that is over."""
         self._subscriptions.tell(handler)
 
+    async def ask(self, ask: ev.Ask, abort: asyncio.Event | None = None) -> AskResult:
+        """Ask this host's own human, in the same queue as children; see ``OwnAsks``."""
+        return await self._own.ask(self._desk, ask, abort)
+
     async def start(self, *, wait: bool = False) -> None:
         """Claim the role and begin.
 
@@ -136,6 +152,8 @@ class HostSession:
         if self._is_stopped:
             return
         self._is_stopped = True
+        if self._notifier is not None:
+            self._notifier.stop()
         await self._desk.stop("The host ends.")
         await self._completions.stop()
         await self._subscriptions.stop()
@@ -226,6 +244,7 @@ class HostSession:
         if view.outcome is not None:
             return view.outcome.result
         await self._attend(view)
+        ask = msgspec.structs.replace(ask, root_run_id=view.record.root_run_id)
         return await self._desk.ask(ask, tuple(view.outcomes.values()))
 
     async def _take_open_asks(self) -> None:
@@ -247,7 +266,7 @@ class HostSession:
             self._desk.feed(ev.AskWithdrawn(ask_id=message.ask_id, reason=message.reason or "the asker took it back"))
 
     def _on_answer_posted(self, message: AnswerPosted, _: Sender) -> None:
-        if message.ask_id in self._desk.open_asks:
+        if message.ask_id in self._desk.open_asks and message.ask_id not in self._own:
             self._spawn(self._read_again(message.run_id, message.ask_id))
 
     async def _read_again(self, run_id: str, ask_id: str) -> None:
@@ -257,7 +276,16 @@ class HostSession:
         if view.outcome is not None:
             self._desk.feed(ev.AskWithdrawn(ask_id=ask_id, reason="the asker has its result"))
 
+    def _write_outcome(self, run_id: str, outcome: QuestionOutcome) -> QuestionOutcome:
+        return record_outcome(self._layout, run_id, outcome) if run_id else self._own.record(outcome)
+
+    def _call_human(self, ask: ev.Ask, open_asks: int) -> None:
+        if self._notifier is not None:
+            self._notifier.call(ask, open_asks, lambda ask_id: ask_id in self._desk.open_asks)
+
     def _tell_runner(self, end: ev.EndAsk) -> None:
+        if not end.run_id:
+            return  # its own: whoever asked has taken it back
         posted = AnswerPosted(ask_id=end.ask_id, run_id=end.run_id, number=0)
         with contextlib.suppress(PisubError):  # it reads its files every few seconds, told or not
             self._bus.tell(runner_address(end.run_id), posted, scope=self.session_id)
@@ -324,7 +352,8 @@ class _Asker:
         self.is_watched = False
 
 
-def _report_to_loop(what: str, error: BaseException | None) -> None:
+def report_to_loop(what: str, error: BaseException | None) -> None:
+    """Hand what went wrong outside of any call to the running loop's exception handler."""
     context: dict[str, Any] = {"message": f"pisub host: {what}"}
     if error is not None:
         context["exception"] = error

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from pisub.errors import InvalidArgumentError
-from pisub.hosting.dialogs import DialogContext, Dialogs
+from pisub.hosting.dialogs import DialogContext, Dialogs, show_waiting
 from pisub.hosting.text import short_time, visible
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ class TerminalDialogs:
         output: Where is drawn; None is this process's terminal.
         settle_s: See ``SETTLE_S``.
         interrupt: Called at Ctrl-C and at the terminal's end, instead of SIGINT to this process.
+        bell: Whether the terminal's bell rings at the first question of a batch.
 
     Raises:
         InvalidArgumentError: This process has no terminal.
@@ -55,6 +57,7 @@ class TerminalDialogs:
         output: Output | None = None,
         settle_s: float = SETTLE_S,
         interrupt: Callable[[], None] = _interrupt_process,
+        bell: bool = True,
     ) -> None:
         if input is None and not any(
             stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)
@@ -66,6 +69,7 @@ class TerminalDialogs:
         self._output = output
         self._settle_s = settle_s
         self._interrupt = interrupt
+        self._bell = bell
         self._face: Dialogs | None = None
         self._lock = asyncio.Lock()
 
@@ -79,6 +83,11 @@ class TerminalDialogs:
         async with self._lock:
             return await self._open().input(title, placeholder, context)
 
+    def show_waiting(self, waiting: int) -> None:
+        """Show how many wait behind the open dialog, where the terminal can redraw."""
+        if self._face is not None:
+            show_waiting(self._face, waiting)
+
     def _open(self) -> Dialogs:
         if self._face is None:
             from prompt_toolkit.utils import is_dumb_terminal  # noqa: PLC0415  # 60 ms, paid at the first question
@@ -86,11 +95,17 @@ class TerminalDialogs:
             if self._input is None and is_dumb_terminal():
                 from pisub.hosting.terminal_plain import PlainDialogs  # noqa: PLC0415  # see above
 
-                self._face = PlainDialogs.of_process(self._interrupt)
+                self._face = PlainDialogs.of_process(self._interrupt, bell=self._bell)
             else:
                 from pisub.hosting.terminal_rich import RichDialogs  # noqa: PLC0415  # see above
 
-                self._face = RichDialogs(self._input, self._output, settle_s=self._settle_s, interrupt=self._interrupt)
+                self._face = RichDialogs(
+                    self._input,
+                    self._output,
+                    settle_s=self._settle_s,
+                    interrupt=self._interrupt,
+                    bell=self._bell,
+                )
         return self._face
 
 
@@ -102,19 +117,21 @@ async def terminal_gone(interrupt: Callable[[], None]) -> NoReturn:
 
 
 def header(context: DialogContext) -> str:
-    """Say in one line who asks: agent, label, run, depth, place in the batch and in the queue."""
+    """Say in one line who asks, and since when: agent, label, run, depth, place in the batch, how many wait."""
     parts = [visible(context.agent, is_multiline=False, max_chars=_MAX_NAME_CHARS) or "an agent"]
     if context.label:
         parts.append(f"({visible(context.label, is_multiline=False, max_chars=_MAX_NAME_CHARS)})")
     parts.append("asks")
-    notes = [f"run {visible(context.run_id, is_multiline=False)[:10]}"]
+    notes = [f"run {visible(context.run_id, is_multiline=False)[:10]}"] if context.run_id else []
+    if context.asked_at:
+        notes.append(f"since {time.strftime('%H:%M:%S', time.localtime(context.asked_at / 1000))}")
     if context.depth:
         notes.append(f"depth {context.depth}")
     if context.count > 1:
         notes.append(f"question {context.number} of {context.count}")
     if context.waiting:
         notes.append(f"{context.waiting} more waiting")
-    return f"{' '.join(parts)} · {' · '.join(notes)}"
+    return " · ".join((" ".join(parts), *notes))
 
 
 def opening(title: str, context: DialogContext) -> list[tuple[str, str]]:

@@ -26,15 +26,19 @@ class PlainDialogs:
         descriptor: The terminal to read from. It must be one that a loop can watch.
         write: Prints a text and flushes it.
         interrupt: Called at the end of the input.
+        bell: Whether the bell rings at the first question of a batch.
     """
 
-    def __init__(self, descriptor: int, write: Callable[[str], None], interrupt: Callable[[], None]) -> None:
+    def __init__(
+        self, descriptor: int, write: Callable[[str], None], interrupt: Callable[[], None], *, bell: bool = False
+    ) -> None:
         self._descriptor = descriptor
         self._write = write
         self._interrupt = interrupt
+        self._bell = bell
 
     @classmethod
-    def of_process(cls, interrupt: Callable[[], None]) -> Self:
+    def of_process(cls, interrupt: Callable[[], None], *, bell: bool = False) -> Self:
         """Use whichever standard streams are a terminal.
 
         Raises:
@@ -48,7 +52,7 @@ class PlainDialogs:
             stream.write(text)
             stream.flush()
 
-        return cls(sys.stdin.fileno(), write, interrupt)
+        return cls(sys.stdin.fileno(), write, interrupt, bell=bell)
 
     async def select(self, title: str, options: Sequence[str], context: DialogContext) -> str | None:
         """Let the human choose by number."""
@@ -84,7 +88,8 @@ class PlainDialogs:
             termios.tcflush(self._descriptor, termios.TCIFLUSH)
         left = Countdown(context.remaining_s, 0.0).text(0.0)
         lines = "\n".join(text for _, text in opening(title, context))
-        self._write(f"{lines}\n{shown}[{' · '.join(part for part in (left, hint) if part)}] > ")
+        ring = "\a" if self._bell and context.number == 1 else ""
+        self._write(f"{ring}{lines}\n{shown}[{' · '.join(part for part in (left, hint) if part)}] > ")
         try:
             answer = await self._answer(check)
         except asyncio.CancelledError as error:

@@ -50,7 +50,13 @@ class RichDialogs:
     """One dialog at a time on one terminal. Made by ``TerminalDialogs``, which see."""
 
     def __init__(
-        self, source: Input | None, target: Output | None, *, settle_s: float, interrupt: Callable[[], None]
+        self,
+        source: Input | None,
+        target: Output | None,
+        *,
+        settle_s: float,
+        interrupt: Callable[[], None],
+        bell: bool = False,
     ) -> None:
         # Whichever of the standard streams is a terminal: a task may come on stdin, a result go to stdout.
         self._input = source or create_input(always_prefer_tty=True)
@@ -60,6 +66,13 @@ class RichDialogs:
             self._output.enable_cpr = False
         self._settle_s = settle_s
         self._interrupt = interrupt
+        self._bell = bell
+        self._shown: _Dialog | None = None
+
+    def show_waiting(self, waiting: int) -> None:
+        """Show another number of those that wait, below the open dialog."""
+        if self._shown is not None:
+            self._shown.waiting = waiting
 
     async def select(self, title: str, options: Sequence[str], context: DialogContext) -> str | None:
         """Let the human choose."""
@@ -78,8 +91,11 @@ class RichDialogs:
     async def _drawn(
         self, title: str, context: DialogContext, make: Callable[[_Dialog], _Choice | _Field]
     ) -> str | None:
+        if self._bell and context.number == 1:
+            self._output.bell()
+            self._output.flush()
         self._print(*opening(title, context))
-        dialog = _Dialog(context, settle_s=self._settle_s, interrupt=self._interrupt)
+        dialog = self._shown = _Dialog(context, settle_s=self._settle_s, interrupt=self._interrupt)
         part = make(dialog)
         application: Application[str | None] = Application(
             layout=Layout(HSplit([part.window, dialog.toolbar])),
@@ -92,11 +108,14 @@ class RichDialogs:
         )
         application.ttimeoutlen = _ESCAPE_S
         application.timeoutlen = _ESCAPE_S
+        dialog.redraw = application.invalidate
         try:
             answer = await application.run_async(handle_sigint=False, set_exception_handler=False)
         except asyncio.CancelledError as error:
             self._print(("class:pisub.hint", closing(None, reason_of(error))))
             raise
+        finally:
+            self._shown = None
         self._print(("class:pisub.end" if answer is not None else "class:pisub.hint", closing(answer, "")))
         return answer
 
@@ -118,15 +137,28 @@ class _Dialog:
 
         self.is_ready = Condition(lambda: self._loop.time() >= self._ready_at)
         self.help = ""
+        self.redraw: Callable[[], None] = lambda: None
+        self._waiting = context.waiting
         self.bindings = KeyBindings()
         self.toolbar = Window(FormattedTextControl(self._toolbar), height=1, wrap_lines=False)
         self.bindings.add("escape", filter=self.is_ready)(_dismiss)
         # The terminal is in raw mode and sends no signal. The dialog stays: who is interrupted closes it, or does not.
         self.bindings.add("c-c")(interrupted)
 
+    @property
+    def waiting(self) -> int:
+        """How many batches wait behind it."""
+        return self._waiting
+
+    @waiting.setter
+    def waiting(self, waiting: int) -> None:
+        self._waiting = waiting
+        self.redraw()
+
     def _toolbar(self) -> AnyFormattedText:
         left = self._countdown.text(self._loop.time())
-        return [("class:pisub.hint", " · ".join(part for part in (left, self.help) if part))]
+        behind = f"{self._waiting} more waiting" if self._waiting else ""
+        return [("class:pisub.hint", " · ".join(part for part in (left, behind, self.help) if part))]
 
 
 def _dismiss(event: KeyPressEvent) -> None:

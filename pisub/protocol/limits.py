@@ -80,6 +80,12 @@ MAX_OPEN_ASKS_PER_RUN = 64
 #: A child's request to its supervisor, message and interview together (contract, delegation 6), and its patience.
 MAX_SUPERVISOR_BYTES = 64 * KIB
 DEFAULT_SUPERVISOR_TIMEOUT_MS = 600_000
+#: Between two notifications: a person who was called a moment ago needs no second call.
+DEFAULT_NOTIFY_INTERVAL_MS = 5_000
+#: A notification's command or request is given up after this long; a webhook's server answers in well under a second.
+NOTIFY_TIMEOUT_S = 10.0
+#: A line on the standard input of `pisub host --stdio`: an answer of MAX_ANSWER_CHARS, escaped, is 200 KB at most.
+MAX_STDIO_LINE_BYTES = 256 * KIB
 
 #: Journal: lifecycle lines are always written, diagnostic ones up to this many bytes (contract, runs 2.4).
 MAX_EVENTS_BYTES = 50 * MIB

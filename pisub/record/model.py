@@ -196,6 +196,8 @@ class AskRecord(Record, frozen=True, kw_only=True):
     asked_at: int
     asker: ProcessIdentity
     depth: int = 0
+    #: The first run of the tree, for fairness between trees; '' where the asker is that itself.
+    root_run_id: str = ""
     label: str = ""
     why: str = ""
     timeout_ms: int | None = None

@@ -309,3 +309,27 @@ def test_a_host_that_stops_leaves_its_asks_open_for_the_next() -> None:
     assert wanted == [ev.CloseDialog(dialog=1, reason="the host ends")]
     assert table.record == {}
     assert table.queue.open_asks == ()
+
+
+def test_an_open_dialog_is_told_how_many_wait_whenever_that_changes() -> None:
+    table = Table()
+    told = [each.waiting for each in table.arrives(ask("a"), ask("b"), ask("c")) if isinstance(each, ev.ShowWaiting)]
+    told += [
+        each.waiting
+        for each in table.happens(ev.AskWithdrawn(ask_id="b", reason="gone"))
+        if isinstance(each, ev.ShowWaiting)
+    ]
+    assert told == [1, 2, 1]
+    assert not [each for each in table.happens(ev.TimePassed()) if isinstance(each, ev.ShowWaiting)]
+
+
+def test_a_human_is_called_once_for_each_batch_that_comes_open() -> None:
+    def calls(effects: list[ev.Effect]) -> list[tuple[str, int]]:
+        return [(each.ask.ask_id, each.open_asks) for each in effects if isinstance(each, ev.CallHuman)]
+
+    table = Table()
+    assert calls(table.arrives(ask("a", "One?", "Two?"), ask("b"))) == [("a", 1), ("b", 2)]
+    assert calls(table.happens(ev.DialogAnswered(dialog=1, value="x"))) == []
+    assert calls(table.arrives(ask("a", "One?", "Two?"))) == []
+    answered = ev.AskArrived(ask=ask("c"), outcomes=(outcome("c", 1, "known"),))
+    assert calls(table.happens(answered)) == []

@@ -110,6 +110,11 @@ class Item(NamedTuple):
     session_id: str
     run_id: str
     number: int
+    root: str = ""
+
+    @property
+    def tree_id(self) -> str:
+        return self.root or self.run_id
 
 
 def test_sessions_take_turns_and_in_them_runs() -> None:
@@ -125,3 +130,12 @@ def test_sessions_take_turns_and_in_them_runs() -> None:
     assert [take() for _ in range(4)] == [Item("s", "a", 1), Item("t", "c", 1), Item("s", "b", 1), Item("s", "a", 2)]
     with pytest.raises(LookupError):
         rotation.take()
+
+
+def test_in_a_session_trees_take_turns_and_in_them_runs() -> None:
+    rotation: Rotation[Item] = Rotation()
+    crowd = [Item("s", f"child{number}", number, "root") for number in range(3)]
+    lone = [Item("s", "lone", number) for number in range(3)]
+    for item in (*crowd, *lone):
+        rotation.add(item)
+    assert [rotation.take() for _ in range(6)] == [crowd[0], lone[0], crowd[1], lone[1], crowd[2], lone[2]]

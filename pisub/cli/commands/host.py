@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext, Dialogs
 from pisub.protocol.limits import SETTLE_S
+from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.sessions import Delivery
 
@@ -28,14 +30,48 @@ from pisub.record.sessions import Delivery
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Host a session until Ctrl-C."""
     refuse_children(Layout.of(settings), "be the host of a session")
-    dialogs = choose_dialogs(console, arguments.answers)
-    if dialogs is None:
-        raise InvalidArgumentError("A host asks in a terminal, and this is none: use --answers FILE.", field="answers")
     session_id = settings.session or inbox_session(Path.cwd())
-    return asyncio.run(_host(console, settings, session_id, dialogs))
+    if arguments.stdio:
+        if console.is_json:
+            raise InvalidArgumentError("--stdio has standard output for itself: leave --json out.", field="stdio")
+        return asyncio.run(_host_stdio(console, settings, session_id))
+    dialogs = choose_dialogs(console, arguments.answers, bell=settings.notify_bell)
+    if dialogs is None:
+        raise InvalidArgumentError(
+            "A host asks in a terminal, and this is none: use --answers FILE or --stdio.", field="answers"
+        )
+    return asyncio.run(_host(console, settings, session_id, dialogs, notify=arguments.answers is None))
 
 
-async def _host(console: Console, settings: Settings, session_id: str, dialogs: Dialogs) -> Exit:
+async def _host_stdio(console: Console, settings: Settings, session_id: str) -> Exit:
+    """Host for a program at standard input and output, until either ends or a signal comes."""
+    from pisub.hosting.stdio import StdioDialogs  # noqa: PLC0415  # only who wants it pays
+
+    over = asyncio.Event()
+    dialogs = StdioDialogs(0, 1, over.set)
+
+    def show(delivery: Delivery) -> None:
+        done = delivery.completion
+        kind = "info" if done.state is RunState.COMPLETE else "warning"
+        dialogs.notify(f"run {done.run_id} ({done.agent}) {done.state}: {done.summary}", kind)
+
+    def say(line: str) -> None:
+        console.say(line)
+        dialogs.notify(line)
+
+    try:
+        async with host(session_id, dialogs, show, wait=True, notify=True, settings=settings) as hosting:
+            with Interrupts(over.set):
+                announcing = asyncio.create_task(_take_turn(hosting, say))
+                await over.wait()
+            announcing.cancel()
+            await asyncio.wait({announcing})
+    finally:
+        dialogs.close()
+    return Exit.OK
+
+
+async def _host(console: Console, settings: Settings, session_id: str, dialogs: Dialogs, *, notify: bool) -> Exit:
     over, announced = asyncio.Event(), asyncio.Event()
     progress = Progress(console)
 
@@ -52,7 +88,7 @@ async def _host(console: Console, settings: Settings, session_id: str, dialogs: 
         progress.say(f"run {done.run_id} ({safe_line(done.agent)}) {state}: {safe_line(done.summary, width=200)}")
 
     alone = DialogsOverProgress(dialogs, progress, after_announcement)
-    async with host(session_id, alone, show, wait=True, settings=settings) as hosting:
+    async with host(session_id, alone, show, wait=True, notify=notify, settings=settings) as hosting:
         with Interrupts(over.set):
             announcing = asyncio.create_task(_announce(hosting, progress, announced))
             await over.wait()
@@ -64,11 +100,15 @@ async def _host(console: Console, settings: Settings, session_id: str, dialogs: 
 async def _announce(hosting: Host, progress: Progress, announced: asyncio.Event) -> None:
     """Say what this terminal is, before its first dialog."""
     progress.say("Ctrl-C stops looking; the runs go on")
+    await _take_turn(hosting, progress.say)
+    announced.set()
+
+
+async def _take_turn(hosting: Host, say: Callable[[str], None]) -> None:
     try:
         # A young broker gives roles away when it has settled: until then nobody knows of another host.
         await asyncio.wait_for(hosting.wait_for_turn(), 2 * SETTLE_S)
     except TimeoutError:
-        progress.say(f"session {hosting.session_id} has a host already: this one waits for its turn")
+        say(f"session {hosting.session_id} has a host already: this one waits for its turn")
         await hosting.wait_for_turn()
-    progress.say(f"host of session {hosting.session_id}")
-    announced.set()
+    say(f"host of session {hosting.session_id}")

@@ -59,7 +59,7 @@ def _detached(arguments: Namespace, console: Console, settings: Settings, task: 
 
 
 def _foreground(arguments: Namespace, console: Console, settings: Settings, task: str, cwd: Path) -> Exit:
-    dialogs = choose_dialogs(console, arguments.answers)
+    dialogs = choose_dialogs(console, arguments.answers, bell=settings.notify_bell)
     import asyncio  # noqa: PLC0415  # -d needs neither a loop nor a broker
 
     from pisub.cli.attached import Request, run_watched  # noqa: PLC0415  # zmq likewise
@@ -73,7 +73,9 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
         timeout_ms=_timeout_ms(arguments),
         on_no_host=OnNoHost(arguments.ask or OnNoHost.FAIL),
     )
-    client, result = asyncio.run(run_watched(settings, console, request, dialogs))
+    client, result = asyncio.run(
+        run_watched(settings, console, request, dialogs, is_scripted=arguments.answers is not None)
+    )
     for artifact in () if console.is_json else result.artifacts:
         console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
     return print_result(console, client.layout, result)
