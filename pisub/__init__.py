@@ -13,8 +13,9 @@ from pisub.version import __version__
 
 if TYPE_CHECKING:
     from pisub.child import Child
-    from pisub.client.api import Client, Host, connect, host
+    from pisub.client.api import Client, connect, host
     from pisub.client.fanout import Task
+    from pisub.client.hosting import Host
     from pisub.client.runs import Run
     from pisub.config import Settings, load_settings
     from pisub.errors import PisubError
@@ -65,7 +66,7 @@ _HOMES = {
     "Delivery": "pisub.record.sessions",
     "DialogContext": "pisub.hosting.dialogs",
     "Dialogs": "pisub.hosting.dialogs",
-    "Host": "pisub.client.api",
+    "Host": "pisub.client.hosting",
     "JournalEvent": "pisub.record.model",
     "OnNoHost": "pisub.runs.spec",
     "PisubError": "pisub.errors",

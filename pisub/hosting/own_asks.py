@@ -1,4 +1,4 @@
-"""What a host itself asks its human: through the same queue as its children's questions, and without a message or a file.
+"""What a host itself asks its human: in the queue of its children's questions, without a message or a file.
 
 No file, because nobody but this process could use the answer: what asks ends with the host that would show it.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pisub.arguments import text
+from pisub import arguments
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.own_asks import OWN_AGENT
 from pisub.hosting.queue_events import Ask
@@ -65,7 +65,7 @@ def own_ask(
     Raises:
         InvalidArgumentError: A length or time is out of bounds; ``field`` names it.
     """
-    if len(text(why, "why")) > MAX_QUESTION_CHARS:
+    if len(arguments.text(why, "why")) > MAX_QUESTION_CHARS:
         raise InvalidArgumentError(f"The reason has more than {MAX_QUESTION_CHARS} characters.", field="why")
     return Ask(
         ask_id=new_id(at_ms=asked_at),

@@ -1,4 +1,4 @@
-"""The order in which waiting batches get their turn: round robin over sessions, in them over trees, in them over runs."""
+"""The order in which waiting batches get their turn: round robin over sessions, in them trees, in them runs."""
 
 from __future__ import annotations
 

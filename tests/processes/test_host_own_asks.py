@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -37,7 +38,7 @@ def test_its_questions_and_its_childrens_are_one_queue_of_whole_batches(tmp_path
         assert {answer.by for result in own for answer in result.answers if answer} == {host.client.bus.address}
         assert human.most_open == 1
         titles = [title.partition("/")[0] for _, title, _ in human.seen]
-        assert len([1 for before, after in zip(titles, titles[1:], strict=False) if before != after]) == 4
+        assert len([1 for before, after in itertools.pairwise(titles) if before != after]) == 4
 
     play(scenario)
 

@@ -17,7 +17,8 @@ from pisub.cli.interrupts import Interrupts
 from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.cli.render import STATE_COLORS
 from pisub.cli.select import choose_dialogs, inbox_session
-from pisub.client.api import Host, host
+from pisub.client.api import host
+from pisub.client.hosting import Host
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext, Dialogs

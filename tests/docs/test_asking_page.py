@@ -1,0 +1,49 @@
+"""What the page about hosts shows is what happens."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pisub.protocol.checkpoint import AskStatus
+from pisub.testing import ScriptedAnswer, load_answers
+from tests.support.documents import ROOT, blocks
+
+PAGE = ROOT / "docs/asking.md"
+
+
+def test_its_program_runs_as_it_is_printed(tmp_path: Path) -> None:
+    (program,) = blocks(PAGE, "python")
+    (tmp_path / "program.py").write_text(program.text)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "ok yes\n"), done.stderr
+
+
+def test_its_script_is_read(tmp_path: Path) -> None:
+    (script,) = blocks(PAGE, "yaml")
+    (tmp_path / "answers.yaml").write_text(script.text)
+    assert load_answers(tmp_path / "answers.yaml") == [
+        ScriptedAnswer(match="Which", option=2, delay_ms=200),
+        ScriptedAnswer(match="delete", dismiss=True),
+        ScriptedAnswer(match="later", absent=True),
+    ]
+
+
+def test_its_lines_are_json() -> None:
+    (lines,) = blocks(PAGE, "json")
+    assert [msgspec.json.decode(line)["type"] for line in lines.text.splitlines()] == [
+        "extension_ui_request",
+        "extension_ui_response",
+        "extension_ui_response",
+    ]
+
+
+@pytest.mark.parametrize("status", AskStatus)
+def test_it_names_every_status(status: AskStatus) -> None:
+    assert f"| `{status}` |" in PAGE.read_text(encoding="utf-8")
