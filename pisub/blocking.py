@@ -16,6 +16,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import pisub
 from pisub.client import api
+from pisub.client.hosting import Host as AsyncHost
 from pisub.client.runs import Run as AsyncRun
 from pisub.config import Settings
 from pisub.errors import ClientClosedError
@@ -186,7 +187,7 @@ class Host(Client):
         wait_for_turn: As ``pisub.Host.wait_for_turn``, but it blocks.
     """
 
-    def __init__(self, host: api.Host, loop: _Loop) -> None:
+    def __init__(self, host: AsyncHost, loop: _Loop) -> None:
         super().__init__(host.client, loop)
         self._host = host
         self.wait_for_turn = loop.blocking(host.wait_for_turn)
