@@ -141,11 +141,11 @@ class StdioDialogs:
         if not line.strip():
             return
         try:
-            found: object = msgspec.json.decode(line)
+            found = msgspec.json.decode(line, type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            self._reject(f"The line is no JSON: {error}.")
+            self._reject(f"The line is no JSON object: {error}.")
             return
-        if not isinstance(found, dict) or found.get("type") != _RESPONSE:
+        if found.get("type") != _RESPONSE:
             self._reject(f"Only objects of type {_RESPONSE} are taken.")
             return
         ident, value, is_cancelled = found.get("id"), found.get("value"), found.get("cancelled")
