@@ -157,10 +157,13 @@ async def main():
                 await bus.call(to, message, AskResult, timeout_s=10, scope="s")
             except PisubError as error:
                 said.append(error.code)
-            try:
-                await bus.call("run:OWN_RUN", ChildAsk(questions=(Question("Forged?"),)), AskResult, timeout_s=10)
-            except PisubError as error:
-                said.append(error.code)
+            code = "not_served"  # the runner is connecting still, beside its run
+            while code in ("not_served", "not_delivered"):
+                try:
+                    await bus.call("run:OWN_RUN", ChildAsk(questions=(Question("Forged?"),)), AskResult, timeout_s=10)
+                except PisubError as error:
+                    code = error.code
+            said.append(code)
     return " ".join(said)
 """
 

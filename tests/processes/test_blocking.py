@@ -74,8 +74,8 @@ def test_ctrl_c_ends_a_waiting_script_at_once(project: Project) -> None:
 from pisub import blocking
 with blocking.connect("s") as client:
     run = client.spawn("sleep", "x", attached=True)
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         run.result()
     except KeyboardInterrupt:
         print("interrupted", run.stop().state, flush=True)
