@@ -12,7 +12,7 @@ from pisub.cli.parser import build_parser
 from pisub.testing import ScriptedAnswer, load_answers
 from tests.support.documents import ROOT, blocks, commands, documents
 from tests.support.eventually import eventually
-from tests.support.project import Project
+from tests.support.project import Project, make_project
 
 README = ROOT / "README.md"
 PAGES = [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in documents()]
@@ -82,6 +82,16 @@ def test_the_page_about_agents_shows_a_file_a_script_and_a_program_that_work(tmp
         [sys.executable, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stdout) == (0, "heron, because it swims\n"), done.stderr
+
+
+def test_the_page_about_waiting_shows_a_program_that_works(tmp_path: Path) -> None:
+    project = make_project(tmp_path / "project")
+    (program,) = blocks(ROOT / "docs/waiting.md", "python")
+    (project.root / "program.py").write_text(program.text)
+    done = subprocess.run(
+        [sys.executable, "program.py"], cwd=project.root, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "completed ['one', 'two']\ncomplete True\nTrue True\n"), done.stderr
 
 
 def test_the_readme_s_terminal_session_goes_as_it_is_told(tmp_path: Path) -> None:
