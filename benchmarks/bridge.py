@@ -52,7 +52,7 @@ async def curious(child):
     goal = json.loads(child.task)
     told = {"answered": 0, "aborted": 0, "wrong": 0, "unanswered": 0}
     chance = random.Random(child.run_id)
-    for batch in range(goal["batches"]):
+    for batch in range(goal["first"], goal["batches"]):
         texts = [f"{child.run_id}/{batch}/{number}" for number in range(3)]
         task = asyncio.create_task(child.ask(texts, why=child.run_id, fresh=True))
         if chance.randrange(goal["abortEvery"]) == 0:
@@ -80,7 +80,12 @@ class Told(msgspec.Struct):
 
 
 class BridgeReport(msgspec.Struct, kw_only=True):
-    """What came of it. All but ``batches``, ``dialogs``, ``aborted`` and ``killed`` must be 0."""
+    """What came of it. All from ``wrong`` on must be 0.
+
+    Attributes:
+        batches: Answered ones of children that came to their end; ``aborted`` likewise.
+        of_killed: Batches that killed children had come to: their followers ask only the rest.
+    """
 
     benchmark: str = "bridge"
     machine: str
@@ -88,6 +93,7 @@ class BridgeReport(msgspec.Struct, kw_only=True):
     dialogs: int
     aborted: int
     killed: int
+    of_killed: int
     wrong: int
     unanswered: int
     two_dialogs: int
@@ -108,6 +114,8 @@ class Watcher:
         self.dialogs = 0
         self.two_dialogs = 0
         self.mixed_batches = 0
+        #: The batch after the last one that was shown, by run.
+        self.next_batch: dict[str, int] = {}
         self._open = 0
         self._last: tuple[str, int] = ("", 0)
         self._begun: set[str] = set()
@@ -125,6 +133,7 @@ class Watcher:
         is_new = context.ask_id not in self._begun
         self.mixed_batches += not (follows or (is_new and context.number == 1)) or not title.startswith(context.run_id)
         self._begun.add(context.ask_id)
+        self.next_batch[context.run_id] = int(title.split("/")[1]) + 1
         self._last = (context.ask_id, context.number)
         self._open += 1
         try:
@@ -161,19 +170,21 @@ async def _measure(settings: Settings, project: Path, rounds: int, seed: int) ->
     ends: list[tuple[str, RunState, str]] = []
     async with pisub.host("bridge", watcher, settings=settings) as host:
 
-        async def child() -> None:
-            """Have one child ask its batches; one that is killed is followed by another."""
-            run = await host.spawn("curious", _task(rounds), project, timeout_ms=0)
+        async def child(first: int) -> int:
+            """Have one child ask, and another the rest where it is killed; return how many batches killed ones had."""
+            run = await host.spawn("curious", _task(first, rounds), project, timeout_ms=0)
             live.append(run)
             result = await run.result()
             live.remove(run)
             ends.append((run.id, result.state, result.output))
-            if run.id in killed:
-                await child()
+            if run.id not in killed or result.state is RunState.COMPLETE:
+                return 0
+            reached = watcher.next_batch.get(run.id, first)
+            return reached - first + await child(reached)
 
         live: list[Run] = []
         killer = asyncio.create_task(_kill(live, killed, watcher, seed))
-        await asyncio.gather(*(child() for _ in range(_CHILDREN)))
+        of_killed = sum(await asyncio.gather(*(child(0) for _ in range(_CHILDREN))))
         killer.cancel()
         await asyncio.wait({killer})
         left_open = len(list_open_asks(Layout.of(settings), session_id="bridge"))
@@ -184,6 +195,7 @@ async def _measure(settings: Settings, project: Path, rounds: int, seed: int) ->
         dialogs=watcher.dialogs,
         aborted=sum(each.aborted for each in told),
         killed=len(killed),
+        of_killed=of_killed,
         wrong=sum(each.wrong for each in told),
         unanswered=sum(each.unanswered for each in told),
         two_dialogs=watcher.two_dialogs,
@@ -193,8 +205,8 @@ async def _measure(settings: Settings, project: Path, rounds: int, seed: int) ->
     )
 
 
-def _task(rounds: int) -> str:
-    return msgspec.json.encode({"batches": rounds, "abortEvery": _ABORT_EVERY}).decode()
+def _task(first: int, rounds: int) -> str:
+    return msgspec.json.encode({"first": first, "batches": rounds, "abortEvery": _ABORT_EVERY}).decode()
 
 
 async def _kill(live: list[Run], killed: set[str], watcher: Watcher, seed: int) -> None:
