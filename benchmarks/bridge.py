@@ -66,25 +66,26 @@ async def curious(child):
         got = [value for value in result.values if value is not None]
         told["wrong"] += sum(value not in wanted for value in got) + (result.is_ok and got != wanted)
         told["answered" if result.is_ok else "unanswered"] += 1
+        child.log(json.dumps(told))
     return json.dumps(told)
 '''
 
 
 class Told(msgspec.Struct):
-    """What a child says in the end."""
+    """What a child says after each batch, and in the end."""
 
-    answered: int
-    aborted: int
-    wrong: int
-    unanswered: int
+    answered: int = 0
+    aborted: int = 0
+    wrong: int = 0
+    unanswered: int = 0
 
 
 class BridgeReport(msgspec.Struct, kw_only=True):
     """What came of it. All from ``wrong`` on must be 0.
 
     Attributes:
-        batches: Answered ones of children that came to their end; ``aborted`` likewise.
-        of_killed: Batches that killed children had come to: their followers ask only the rest.
+        batches: Answered ones whose answers the child itself compared; ``aborted`` likewise, those that it took back.
+        unseen: Batches that killed children had come to and no longer spoke of: their followers ask only the rest.
     """
 
     benchmark: str = "bridge"
@@ -93,7 +94,7 @@ class BridgeReport(msgspec.Struct, kw_only=True):
     dialogs: int
     aborted: int
     killed: int
-    of_killed: int
+    unseen: int
     wrong: int
     unanswered: int
     two_dialogs: int
@@ -167,41 +168,51 @@ def run(args: argparse.Namespace) -> BridgeReport:
 async def _measure(settings: Settings, project: Path, rounds: int, seed: int) -> BridgeReport:
     watcher = Watcher(seed)
     killed: set[str] = set()
-    ends: list[tuple[str, RunState, str]] = []
+    told: list[Told] = []
+    failed: list[str] = []
     async with pisub.host("bridge", watcher, settings=settings) as host:
 
         async def child(first: int) -> int:
-            """Have one child ask, and another the rest where it is killed; return how many batches killed ones had."""
+            """Have one child ask, and another the rest where it is killed; return how many batches nobody spoke of."""
             run = await host.spawn("curious", _task(first, rounds), project, timeout_ms=0)
             live.append(run)
             result = await run.result()
             live.remove(run)
-            ends.append((run.id, result.state, result.output))
-            if run.id not in killed or result.state is RunState.COMPLETE:
+            if result.state is RunState.COMPLETE:
+                told.append(msgspec.json.decode(result.output, type=Told))
                 return 0
-            reached = watcher.next_batch.get(run.id, first)
-            return reached - first + await child(reached)
+            if run.id not in killed:
+                failed.append(run.id)
+                return 0
+            last = Told()
+            async for event in run.events():
+                if event.type == "subagent.child.log":
+                    last = msgspec.json.decode(event.data["text"], type=Told)
+            told.append(last)
+            spoken_of = last.answered + last.aborted + last.unanswered
+            # It may have spoken of a batch that it took back before anything of it was shown.
+            reached = max(watcher.next_batch.get(run.id, first), first + spoken_of)
+            return reached - first - spoken_of + await child(reached)
 
         live: list[Run] = []
         killer = asyncio.create_task(_kill(live, killed, watcher, seed))
-        of_killed = sum(await asyncio.gather(*(child(0) for _ in range(_CHILDREN))))
+        unseen = sum(await asyncio.gather(*(child(0) for _ in range(_CHILDREN))))
         killer.cancel()
         await asyncio.wait({killer})
         left_open = len(list_open_asks(Layout.of(settings), session_id="bridge"))
-    told = [msgspec.json.decode(output, type=Told) for _, state, output in ends if state is RunState.COMPLETE]
     return BridgeReport(
         machine=machine(),
         batches=sum(each.answered for each in told),
         dialogs=watcher.dialogs,
         aborted=sum(each.aborted for each in told),
         killed=len(killed),
-        of_killed=of_killed,
+        unseen=unseen,
         wrong=sum(each.wrong for each in told),
         unanswered=sum(each.unanswered for each in told),
         two_dialogs=watcher.two_dialogs,
         mixed_batches=watcher.mixed_batches,
         left_open=left_open,
-        failed_runs=sum(state is not RunState.COMPLETE and run_id not in killed for run_id, state, _ in ends),
+        failed_runs=len(failed),
     )
 
 
