@@ -96,7 +96,6 @@ def test_every_argument_of_a_run_s_methods_is_checked_and_the_run_goes_on(projec
         ("dialogs", {"dialogs": object()}),
         ("on_completion", {"on_completion": "call me", "dialogs": ScriptedHuman()}),
     ],
-    ids=str,
 )
 def test_a_host_is_not_begun_with_what_cannot_be_used(field: str, given: dict[str, Any]) -> None:
     async def scenario() -> None:

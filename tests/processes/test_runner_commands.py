@@ -85,4 +85,4 @@ def test_endless_output_is_cut_in_every_file_and_the_run_goes_on(settings: Setti
 
 def test_the_child_knows_its_run(settings: Settings, tmp_path: Path) -> None:
     process, result = command(settings, tmp_path, "sh", "-c", "echo $PISUB_RUN_ID $PISUB_DEPTH $PISUB_SESSION")
-    assert result.output == f"{process.spec.run_id} 0 a-session\n"
+    assert result.output == f"{process.spec.run_id} 1 a-session\n"

@@ -26,7 +26,6 @@ def test_every_command_has_its_module() -> None:
         ["run", "a", "b", "--timeout", "nan"],
         ["run", "a", "b", "--timeout", "2147484"],
         ["run", "a", "b", "--ask", "maybe"],
-        ["wait"],
         ["broker", "restart"],
         ["ps", "--al"],
     ],
