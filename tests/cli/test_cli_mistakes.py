@@ -82,7 +82,7 @@ def test_an_option_that_a_command_has_not_leads_to_the_help_of_the_command(proje
     ("script", "said"),
     [
         ("- match: Which\n  answer: up\n", "The script says 'up'; the options are left, right."),
-        ("- {matc: Which}", "An item has the keys answer, match, option, delayMs, dismiss."),
+        ("- {matc: Which}", "An item has the keys answer, match, option, delayMs, dismiss, absent."),
         (None, "answers.yaml cannot be read: No such file or directory."),
     ],
 )

@@ -91,7 +91,7 @@ def test_the_page_about_waiting_shows_a_program_that_works(tmp_path: Path) -> No
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=project.root, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "completed ['one', 'two']\ncomplete True\nTrue True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "False\ncomplete True\nTrue True\n"), done.stderr
 
 
 def test_the_readme_s_terminal_session_goes_as_it_is_told(tmp_path: Path) -> None:
