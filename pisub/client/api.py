@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
+from pisub.client.background_work import BackgroundWork
 from pisub.client.bus import Bus
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
 from pisub.client.views import current_views
-from pisub.client.waiter import Provider, Waiter, WaitOutcome
+from pisub.client.waiter import Waiter, WaitOutcome
 from pisub.client.waiting import DEFAULT_TIMEOUT_MS
 from pisub.clock import SystemClock
 from pisub.config import Settings, load_settings
@@ -48,6 +49,7 @@ class Client:
         settings: What it was made with.
         layout: The record on disk.
         bus: The connection.
+        background_work: Who else has work that ``wait`` takes into account.
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
@@ -55,6 +57,7 @@ class Client:
         self.settings = settings
         self.layout = layout
         self.bus = bus
+        self.background_work = BackgroundWork()
         self._launcher = LocalLauncher(settings)
         self._fanout = Fanout(settings, layout, self._launcher)
 
@@ -203,7 +206,6 @@ class Client:
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         stop_on_attention: bool = True,
         abort: asyncio.Event | None = None,
-        providers: Sequence[Provider] = (),
     ) -> WaitOutcome:
         """Wait for the first of this session's active runs to end, for all of them, or for one.
 
@@ -216,14 +218,13 @@ class Client:
             timeout_ms: When to give up.
             stop_on_attention: Whether a run that is only quiet ends the wait.
             abort: Set to give up now.
-            providers: Who else has work in this session.
 
         Raises:
             InvalidArgumentError: ``timeout_ms`` is not a time.
             UnknownRunError: The session has no such run.
             AmbiguousIdError: ``run_id`` begins several.
         """
-        waiter = Waiter(self.layout, self.session_id, bus=self.bus, providers=providers)
+        waiter = Waiter(self.layout, self.session_id, bus=self.bus, work=self.background_work)
         return await waiter.wait(
             run_id, is_all=is_all, timeout_ms=timeout_ms, stop_on_attention=stop_on_attention, abort=abort
         )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from pisub.client.waiter import Provider, Waiter, WaitOutcome
+from pisub.client.waiter import Waiter, WaitOutcome
 from pisub.client.waiting import DEFAULT_TIMEOUT_MS, Identity, WaitEnd
 from pisub.errors import InvalidArgumentError, PisubError
 from pisub.protocol.limits import MAX_DURATION_MS
@@ -72,7 +72,6 @@ async def call_tool(
     *,
     is_headless: bool = False,
     abort: asyncio.Event | None = None,
-    providers: Sequence[Provider] = (),
 ) -> ToolResult:
     """Carry a call of the tool out in the name of a client's session.
 
@@ -81,10 +80,9 @@ async def call_tool(
         arguments: As the model gave them; what is wrong with them is in the result.
         is_headless: Nobody could be woken later.
         abort: Set to give up now.
-        providers: Who else has work in this session.
     """
     return await bg_wait(
-        Waiter(client.layout, client.session_id, bus=client.bus, providers=providers),
+        Waiter(client.layout, client.session_id, bus=client.bus, work=client.background_work),
         client.session_id,
         arguments,
         is_enabled=client.settings.wait_tool_enabled,

@@ -34,6 +34,7 @@ class Host:
         self.runs = client.runs
         self.wait = client.wait
         self.wait_in_background = client.wait_in_background
+        self.background_work = client.background_work
 
     @property
     def session_id(self) -> str:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Collection, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Collection
 
 import msgspec
 
+from pisub.client.background_work import SILENT, BackgroundWork, WorkSnapshot
 from pisub.client.bus import Bus
 from pisub.client.caller import calling_run
 from pisub.client.views import current_view, current_views
@@ -40,22 +40,6 @@ from pisub.record.subscriptions import WaitSubscription, subscribe
 from pisub.runs.attention import Reason
 
 
-class Provider(Protocol):
-    """Somebody who knows of background work that is no run of pisub's.
-
-    Attributes:
-        name: Unique among the providers of a wait.
-        wake_topics: What the broker is listened to for; a message only makes the next look come sooner.
-    """
-
-    name: str
-    wake_topics: Sequence[str]
-
-    async def items(self, session_id: str) -> Sequence[Item]:
-        """Return the work of a session as it is now. What it raises ends the wait: nothing is confirmed then."""
-        ...
-
-
 class WaitOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How a wait ended.
 
@@ -80,7 +64,7 @@ class Waiter:
         layout: The record.
         session_id: Whose work is waited for.
         bus: Cuts the sleeps short, where there is one.
-        providers: Who else has work.
+        work: Who else has work.
         poll_ms: The longest sleep.
     """
 
@@ -90,13 +74,13 @@ class Waiter:
         session_id: str,
         *,
         bus: Bus | None = None,
-        providers: Sequence[Provider] = (),
+        work: BackgroundWork | None = None,
         poll_ms: int = POLL_MS,
     ) -> None:
         self._layout = layout
         self._session_id = session_id
         self._bus = bus
-        self._providers = tuple(providers)
+        self._work = work or BackgroundWork()
         self._poll_s = max(MIN_POLL_MS, poll_ms) / 1000
 
     async def wait(
@@ -131,7 +115,7 @@ class Waiter:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_ms / 1000
         async with self._wakes(wake):
-            snapshot = await self._look(None if named is None else {named})
+            snapshot = await self._look(None if named is None else {named}, aborting, deadline)
             verdict = core.begin(snapshot, named=named)
             while verdict is None:
                 left_s = deadline - loop.time()
@@ -140,7 +124,7 @@ class Waiter:
                     break
                 await _first_of(wake, aborting, timeout_s=min(self._poll_s, left_s))
                 wake.clear()
-                snapshot = await self._look(core.awaited)
+                snapshot = await self._look(core.awaited, aborting, deadline)
                 verdict = core.look(snapshot)
         return WaitOutcome(verdict=verdict, views=await asyncio.to_thread(self._views_of, core.awaited))
 
@@ -182,19 +166,39 @@ class Waiter:
                 return text
         return pick_id(text, list_names(session.runs))
 
-    async def _look(self, awaited: Collection[Identity] | None) -> Snapshot:
+    async def _look(self, awaited: Collection[Identity] | None, aborting: asyncio.Event, deadline: float) -> Snapshot:
+        """Take a snapshot: of everything, or of who is awaited."""
         runs = await asyncio.to_thread(self._runs, awaited)
-        items, problems = list(runs), dict[str, str]()
-        for provider in self._providers:
-            if awaited is not None and all(each.provider != provider.name for each in awaited):
-                continue
-            try:
-                found = await provider.items(self._session_id)
-                _check(provider, self._session_id, found)
-                items += found
-            except Exception as error:  # noqa: BLE001  # somebody else's code: whatever it raises, nothing is confirmed
-                problems[provider.name] = str(error) or type(error).__name__
-        return Snapshot(items=tuple(items), problems=problems)
+        names = self._work.names if awaited is None else tuple({each.provider for each in awaited if each.provider})
+        if not names:
+            return Snapshot(items=tuple(runs))
+        work = await self._ask(names, aborting, deadline)
+        if work is None and awaited is None:
+            return Snapshot(items=tuple(runs), problems=dict.fromkeys(names, SILENT))
+        if work is None:  # the wait is given up next; until then, who was active is
+            return Snapshot(
+                items=(*runs, *(Item(identity=each, is_active=True) for each in awaited or () if each.provider))
+            )
+        active = {Identity(item, self._session_id, name) for name, listed in work.items.items() for item in listed}
+        # Who is waited for and is listed no more has ended; where nothing is listed at all, nobody has.
+        ended = {each for each in awaited or () if each.provider in work.items} - active
+        items = (Item(identity=each, is_active=each in active) for each in sorted(active | ended))
+        return Snapshot(items=(*runs, *items), problems=work.problems)
+
+    async def _ask(self, names: Collection[str], aborting: asyncio.Event, deadline: float) -> WorkSnapshot | None:
+        """Ask the providers; None when the wait is over before they have said something."""
+        loop = asyncio.get_running_loop()
+        now_ms = SystemClock().wall_ms()
+        asking = loop.create_task(self._work.snapshot(self._session_id, now_ms=now_ms, names=names))
+        abort = loop.create_task(aborting.wait())
+        try:
+            left_s = max(0.0, deadline - loop.time())
+            await asyncio.wait([asking, abort], timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else None
+        finally:
+            for task in (asking, abort):
+                task.cancel()
+            await asyncio.wait([asking, abort])
 
     def _runs(self, awaited: Collection[Identity] | None) -> list[Item]:
         """Return the session's runs that go on, or exactly those awaited: a constant number of reads each."""
@@ -228,7 +232,7 @@ class Waiter:
 
     @contextlib.asynccontextmanager
     async def _wakes(self, wake: asyncio.Event) -> AsyncGenerator[None]:
-        topics = [ASYNC_COMPLETE_TOPIC, *(topic for each in self._providers for topic in each.wake_topics)]
+        topics = [ASYNC_COMPLETE_TOPIC, *self._work.wake_channels]
         unsubscribe = (
             []
             if self._bus is None
@@ -244,14 +248,6 @@ class Waiter:
 def _check_timeout(timeout_ms: int) -> None:
     if not 1 <= timeout_ms <= MAX_DURATION_MS:
         raise InvalidArgumentError(f"Give 1 to {MAX_DURATION_MS} milliseconds.", field="timeoutMs")
-
-
-def _check(provider: Provider, session_id: str, items: Sequence[Item]) -> None:
-    identities = [item.identity for item in items]
-    if any((each.provider, each.session_id) != (provider.name, session_id) for each in identities):
-        raise InvalidArgumentError("it listed an item of another provider or session.", field="items")
-    if len(set(identities)) != len(identities):
-        raise InvalidArgumentError("it listed an item twice.", field="items")
 
 
 async def _first_of(*events: asyncio.Event, timeout_s: float) -> None:

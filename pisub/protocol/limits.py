@@ -135,3 +135,11 @@ MAX_LEVELS_SHOWN = 3
 NEEDS_ATTENTION_AFTER_S = 60.0
 ACTIVE_NOTICE_AFTER_S = 240.0
 FAILED_TOOLS_NOTICE = 3
+
+#: Providers of other work (contract, runs 6.5): how many, what they are called, what each may list.
+MAX_PROVIDERS = 100
+MAX_PROVIDER_NAME_CHARS = 128
+MAX_WORK_ID_CHARS = 256
+MAX_WORK_ITEMS = 10_000
+#: One that has not said in this time how its work stands is not waited for: the wait would have no end of its own.
+PROVIDER_TIMEOUT_S = 10.0

@@ -84,14 +84,21 @@ def test_the_page_about_agents_shows_a_file_a_script_and_a_program_that_work(tmp
     assert (done.returncode, done.stdout) == (0, "heron, because it swims\n"), done.stderr
 
 
-def test_the_page_about_waiting_shows_a_program_that_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "printed"),
+    [
+        (0, "one two\ncomplete True\nTrue True\n"),
+        (1, "completed ['build 7'] ['build 8']\n"),
+    ],
+)
+def test_the_page_about_waiting_shows_programs_that_work(tmp_path: Path, number: int, printed: str) -> None:
     project = make_project(tmp_path / "project")
-    (program,) = blocks(ROOT / "docs/waiting.md", "python")
+    program = blocks(ROOT / "docs/waiting.md", "python")[number]
     (project.root / "program.py").write_text(program.text)
     done = subprocess.run(
         [sys.executable, "program.py"], cwd=project.root, capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "False\ncomplete True\nTrue True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, printed), done.stderr
 
 
 def test_the_readme_s_terminal_session_goes_as_it_is_told(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from pisub.client.background_work import BackgroundWork, WorkContext, WorkItem
 from pisub.client.bg_wait import ToolResult, bg_wait
 from pisub.client.waiter import Waiter
-from pisub.client.waiting import Identity, Item
+from pisub.client.waiting import Identity, WaitEnd
 from pisub.ids import new_id
 from pisub.process import own_identity
 from pisub.record.commit import commit_end
@@ -43,23 +44,23 @@ def end(layout: Layout, spec: RunSpec) -> None:
 
 
 class Jobs:
-    """A provider of work that is no run: it says what the test tells it, look by look."""
+    """A provider of work that is no run: it lists what the test tells it, look by look."""
 
-    name = "queue"
-    wake_topics = ()
-
-    def __init__(self, *looks: Sequence[bool] | Exception) -> None:
+    def __init__(self, *looks: Sequence[str] | Exception) -> None:
         self._looks = list(looks)
 
-    async def items(self, session_id: str) -> Sequence[Item]:
+    def __call__(self, context: WorkContext) -> Sequence[WorkItem]:
         look = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
         if isinstance(look, Exception):
             raise look
-        return [Item(identity=Identity(f"job {n}", session_id, "queue"), is_active=each) for n, each in enumerate(look)]
+        return [WorkItem(id=each, session_id=context.session_id) for each in look]
 
 
 def call(layout: Layout, parameters: dict[str, Any], *, jobs: Jobs | None = None, **options: Any) -> ToolResult:
-    waiter = Waiter(layout, SESSION, providers=[] if jobs is None else [jobs], poll_ms=250)
+    work = BackgroundWork()
+    if jobs is not None:
+        work.register("queue", jobs)
+    waiter = Waiter(layout, SESSION, work=work, poll_ms=250)
     session_id = options.pop("session_id", SESSION)
     return asyncio.run(bg_wait(waiter, session_id, parameters, **options))
 
@@ -168,12 +169,82 @@ def test_a_time_of_nothing_is_not_given(layout: Layout) -> None:
     assert call(layout, {"timeoutMs": 0}).text == "Nothing is active: there is nothing to wait for."
 
 
-def test_a_providers_work_is_waited_for_by_identity(layout: Layout) -> None:
-    result = call(layout, {}, jobs=Jobs([True, True], [False, True]))
-    assert (result.is_error, result.text) == (False, "Ended: queue/job 0. Still active: queue/job 1.")
+def test_a_providers_work_is_waited_for_by_identity_though_as_many_go_on(layout: Layout) -> None:
+    result = call(layout, {}, jobs=Jobs(["a", "b"], ["b", "c"]))
+    assert (result.is_error, result.text) == (False, "Ended: queue/a. Still active: queue/b.")
 
 
-def test_a_provider_that_raises_or_forgets_what_it_had_confirms_nothing(layout: Layout) -> None:
-    for jobs in (Jobs(ValueError("broken")), Jobs([True], ValueError("broken")), Jobs([True], [])):
+def test_all_of_a_providers_work_is_what_it_had_at_the_begin(layout: Layout) -> None:
+    result = call(layout, {"all": True}, jobs=Jobs(["a", "b"], ["b", "c"], ["c"]))
+    assert (result.is_error, result.text) == (False, "Ended: queue/a, queue/b.")
+
+
+def test_a_provider_that_raises_confirms_nothing_and_is_named(layout: Layout) -> None:
+    for jobs in (Jobs(ValueError("broken")), Jobs(["a"], ValueError("broken"))):
         result = call(layout, {}, jobs=jobs)
-        assert (result.is_error, "cannot be confirmed" in result.text) == (True, True)
+        assert (result.is_error, result.text) == (
+            True,
+            "Completion cannot be confirmed: provider queue: list_active_work failed: broken",
+        )
+
+
+def test_a_provider_that_goes_while_its_work_is_waited_for_is_an_error_and_a_replaced_one_is_not(
+    layout: Layout,
+) -> None:
+    async def scenario() -> None:
+        for is_replaced in (False, True):
+            work = BackgroundWork()
+            asked = asyncio.Event()
+
+            def listing(context: WorkContext, asked: asyncio.Event = asked) -> list[WorkItem]:
+                asked.set()
+                return [WorkItem(id="a", session_id=context.session_id)]
+
+            unregister = work.register("queue", listing)
+            waiting = asyncio.create_task(Waiter(layout, SESSION, work=work, poll_ms=250).wait())
+            await asked.wait()
+            if is_replaced:
+                work.register("queue", lambda _context: [])
+            unregister()
+            outcome = await waiting
+            assert (outcome.end, outcome.verdict.reason) == (
+                (WaitEnd.COMPLETED, "")
+                if is_replaced
+                else (
+                    WaitEnd.UNCONFIRMED,
+                    "provider queue: it is not registered any more, so the end of its work cannot be confirmed",
+                )
+            )
+
+    asyncio.run(scenario())
+
+
+def test_a_provider_that_hangs_holds_no_wait_past_its_time_or_its_abort(layout: Layout) -> None:
+    async def scenario() -> None:
+        for timeout_ms, is_aborted, end in ((300, False, WaitEnd.TIMEOUT), (60_000, True, WaitEnd.ABORTED)):
+            work, abort, looks = BackgroundWork(), asyncio.Event(), 0
+
+            async def listing(
+                context: WorkContext, is_aborted: bool = is_aborted, abort: asyncio.Event = abort
+            ) -> list[WorkItem]:
+                nonlocal looks
+                looks += 1
+                if looks > 1:
+                    if is_aborted:
+                        abort.set()
+                    await asyncio.Event().wait()
+                return [WorkItem(id="a", session_id=context.session_id)]
+
+            work.register("queue", listing)
+            waiter = Waiter(layout, SESSION, work=work, poll_ms=250)
+            outcome = await waiter.wait(timeout_ms=timeout_ms, abort=abort)
+            assert (outcome.end, outcome.verdict.active) == (end, (Identity("a", SESSION, "queue"),))
+
+    asyncio.run(scenario())
+
+
+def test_a_wait_for_one_run_asks_no_provider(layout: Layout) -> None:
+    spec = running(layout)
+    end(layout, spec)
+    result = call(layout, {"id": spec.run_id}, jobs=Jobs(AssertionError("asked")))
+    assert (result.is_error, result.text) == (False, f"{spec.run_id} has ended.")
