@@ -26,7 +26,7 @@ from pisub.hosting.notify import Notifier
 from pisub.hosting.own_asks import OwnAsks
 from pisub.hosting.queue import HostQueue
 from pisub.hosting.requests import to_ask
-from pisub.hosting.subscriptions import Subscriptions, WaitHandler
+from pisub.hosting.subscriptions import Subscriptions, WaitEnded, WaitHandler
 from pisub.ids import check_session_id
 from pisub.process import Liveness, ProcessIdentity, liveness, own_identity
 from pisub.protocol.checkpoint import (
@@ -38,8 +38,8 @@ from pisub.protocol.checkpoint import (
     AskResult,
     HostReady,
 )
-from pisub.protocol.limits import SETTLE_S
-from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, runner_address
+from pisub.protocol.limits import MAX_REASON_CHARS, SETTLE_S
+from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, WAIT_ENDED_TOPIC, WaitOver, runner_address
 from pisub.protocol.session import Authority, Claimed, GoneReason, RoleGranted, Terminated
 from pisub.record.layout import Layout
 from pisub.record.model import QuestionOutcome
@@ -96,7 +96,9 @@ class HostSession:
             queue=HostQueue(self._clock.monotonic(), queue_timeout_s=queue_timeout_s),
         )
         self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
-        self._subscriptions = Subscriptions(layout, session_id, clock=self._clock, report=self._report)
+        self._subscriptions = Subscriptions(
+            layout, session_id, clock=self._clock, report=self._report, publish=self._publish_wait
+        )
         self._askers: dict[str, _Asker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._hosting = asyncio.Event()
@@ -227,6 +229,18 @@ class HostSession:
     def _on_run_news(self, _: Incoming) -> None:
         self._completions.wake()
         self._subscriptions.wake()
+
+    def _publish_wait(self, ended: WaitEnded) -> None:
+        wait = ended.subscription
+        over = WaitOver(
+            token=wait.token,
+            session_id=wait.session_id,
+            run_id=wait.run_id,
+            outcome=ended.outcome,
+            text=ended.text[:MAX_REASON_CHARS],
+        )
+        with contextlib.suppress(PisubError):  # no broker now: whoever looks on misses it, the program does not
+            self._bus.publish(WAIT_ENDED_TOPIC, over, scope=self.session_id)
 
     # Asks. -------------------------------------------------------------------------------------------------------
 

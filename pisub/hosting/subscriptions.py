@@ -64,12 +64,23 @@ WaitHandler = Callable[[WaitEnded], Awaitable[None] | None]
 class Subscriptions:
     """The waits of one session. Runs between ``start`` and ``stop``.
 
+    ``publish`` is called with each beside the handler; it must not raise.
+
     Delivery: at most once. A subscription is removed before its handler is called; one that cannot be removed stays,
     and nothing is told until it can. Without a handler all of them stay, for a host that has one.
     """
 
-    def __init__(self, layout: Layout, session_id: str, *, clock: Clock, report: Report) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        session_id: str,
+        *,
+        clock: Clock,
+        report: Report,
+        publish: Callable[[WaitEnded], None] = lambda _: None,
+    ) -> None:
         self._layout = layout
+        self._publish = publish
         self._session_id = session_id
         self._clock = clock
         self._report = report
@@ -123,7 +134,9 @@ class Subscriptions:
             if now >= self._next_sweep:
                 self._next_sweep = now + SWEEP_S
                 before_ms = self._clock.wall_ms() - FOREIGN_GRACE_MS
-                await asyncio.to_thread(sweep_subscriptions, self._layout, before_ms=before_ms)
+                await asyncio.to_thread(
+                    sweep_subscriptions, self._layout, before_ms=before_ms, kept_session=self._session_id
+                )
         except (PisubError, OSError) as error:  # the next look may find it well
             self._report("The waits in the background could not be looked at.", error)
 
@@ -158,6 +171,7 @@ class Subscriptions:
         handler = self._handler
         if not is_ours or handler is None:
             return
+        self._publish(ended)
         try:
             returned = handler(ended)
             if inspect.isawaitable(returned):

@@ -10,6 +10,7 @@ from pisub.protocol.base import Message
 ASYNC_STARTED_TOPIC = "subagent:async-started"
 ASYNC_COMPLETE_TOPIC = "subagent:async-complete"
 PROCESS_TERMINAL_TOPIC = "subagent:process-terminal"
+WAIT_ENDED_TOPIC = "pisub:wait-ended"
 
 
 def progress_topic(run_id: str) -> str:
@@ -81,6 +82,17 @@ class ProcessTerminal(Message, frozen=True, kw_only=True, tag=PROCESS_TERMINAL_T
     signal: str | None = None
 
 
+class WaitOver(Message, frozen=True, kw_only=True, tag=WAIT_ENDED_TOPIC):
+    """A wait in the background is over, and its host's program is told. For views; nothing acts on it."""
+
+    token: str
+    session_id: str
+    run_id: str
+    #: A run's state, or ``needs-attention``, ``timed-out``, ``could-not-be-reconciled``, ``reconciliation-failed``.
+    outcome: str
+    text: str = ""
+
+
 class InboxChanged(Message, frozen=True, kw_only=True, tag="pisub:inbox-changed"):
     """To a runner: read the control inbox now. Carries nothing, so nothing can be forged with it."""
 
@@ -95,4 +107,4 @@ class InboxRead(Message, frozen=True, kw_only=True, tag="pisub:inbox-read"):
     is_stopping: bool = False
 
 
-RunMessage = RunProgress | AsyncStarted | AsyncComplete | ProcessTerminal | InboxChanged | InboxRead
+RunMessage = RunProgress | AsyncStarted | AsyncComplete | ProcessTerminal | WaitOver | InboxChanged | InboxRead

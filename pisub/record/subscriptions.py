@@ -83,10 +83,18 @@ def clear_subscription(layout: Layout, token: str) -> bool:
     return remove(_path(layout, token))
 
 
-def sweep_subscriptions(layout: Layout, *, before_ms: int) -> int:
-    """Remove what expired before a moment, whosever it is, and what killed writers left. Returns how many."""
+def sweep_subscriptions(layout: Layout, *, before_ms: int, kept_session: str = "") -> int:
+    """Remove what expired before a moment, and what killed writers left. Returns how many.
+
+    Args:
+        layout: The record.
+        before_ms: Unix time in milliseconds.
+        kept_session: Whose stay, however old: its own host tells of them, also one that comes days later. '' is nobody.
+    """
     sweep_temp(_directory(layout))
-    old = [each for each in list_subscriptions(layout) if each.expires_at < before_ms]
+    old = [
+        each for each in list_subscriptions(layout) if each.expires_at < before_ms and each.session_id != kept_session
+    ]
     return sum(clear_subscription(layout, each.token) for each in old)
 
 

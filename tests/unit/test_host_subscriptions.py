@@ -157,6 +157,25 @@ def test_another_session_s_wait_is_swept_a_day_after_its_time(layout: Layout) ->
     asyncio.run(scenario())
 
 
+def test_a_session_s_own_wait_is_told_days_after_its_time_though_a_host_without_a_handler_came_first(
+    layout: Layout,
+) -> None:
+    async def scenario() -> None:
+        spec = running(layout)
+        wait = waiting_for(layout, spec.run_id)
+        foreign = waiting_for(layout, spec.run_id, session_id="another")
+        clock = FakeClock(wall_ms=NOW_MS + 3 * FOREIGN_GRACE_MS)
+        deaf = Subscriptions(layout, SESSION, clock=clock, report=_fail)
+        deaf.start()
+        await eventually_async(lambda: foreign not in list_subscriptions(layout), what="the sweep")
+        await deaf.stop()
+        assert list_subscriptions(layout) == [wait]
+        async with Told(layout, clock) as told:
+            assert await told.hears(1) == ["timed-out"]
+
+    asyncio.run(scenario())
+
+
 def test_a_wait_that_cannot_be_removed_is_told_when_it_can(layout: Layout) -> None:
     async def scenario() -> None:
         spec = running(layout)
