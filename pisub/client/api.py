@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pisub import arguments
 from pisub.client.background_work import BackgroundWork
 from pisub.client.bus import Bus
+from pisub.client.draining import IdleOutcome, wait_until_idle
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
 from pisub.client.runs import Run
@@ -228,6 +229,19 @@ class Client:
         return await waiter.wait(
             run_id, is_all=is_all, timeout_ms=timeout_ms, stop_on_attention=stop_on_attention, abort=abort
         )
+
+    async def wait_until_idle(
+        self, *, timeout_ms: int = DEFAULT_TIMEOUT_MS, abort: asyncio.Event | None = None
+    ) -> IdleOutcome:
+        """Wait until nothing of this session goes on, also what begins meanwhile: for programs without a human.
+
+        Ends early when a run has failed, or waits for a human. Nothing is stopped. See ``draining.wait_until_idle``.
+
+        Raises:
+            InvalidArgumentError: ``timeout_ms`` is not a time.
+        """
+        waiter = Waiter(self.layout, self.session_id, bus=self.bus, work=self.background_work)
+        return await wait_until_idle(waiter, timeout_ms=timeout_ms, abort=abort)
 
     async def wait_in_background(
         self, run_id: str, *, timeout_ms: int = DEFAULT_TIMEOUT_MS, stop_on_attention: bool = True

@@ -33,6 +33,7 @@ class Host:
         self.run = client.run
         self.runs = client.runs
         self.wait = client.wait
+        self.wait_until_idle = client.wait_until_idle
         self.wait_in_background = client.wait_in_background
         self.background_work = client.background_work
 
