@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from pisub.client.bus import Bus
 from pisub.clock import Clock
 from pisub.errors import PisubError
 from pisub.hosting.batching import Batcher, BatchTimes
@@ -53,6 +52,19 @@ class CompletionGroup(msgspec.Struct, frozen=True):
 CompletionsHandler = Callable[[CompletionGroup], Awaitable[None] | None]
 
 
+class Watcher(Protocol):
+    """The part of a bus that is used here."""
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the broker knows this client now."""
+        ...
+
+    async def watch(self, address: str, on_gone: Callable[[Terminated], None]) -> None:
+        """Have ``on_gone`` called once, when the peer at ``address`` is gone."""
+        ...
+
+
 class Completions:
     """The pump between a session's outbox and one handler. Runs between ``start`` and ``stop``.
 
@@ -60,7 +72,7 @@ class Completions:
     after it returned; a host that dies between leaves it to the next, which says ``redelivered``.
     """
 
-    def __init__(self, bus: Bus, layout: Layout, session_id: str, *, clock: Clock, report: Report) -> None:
+    def __init__(self, bus: Watcher, layout: Layout, session_id: str, *, clock: Clock, report: Report) -> None:
         self._bus = bus
         self._layout = layout
         self._session_id = session_id
