@@ -147,6 +147,16 @@ def test_an_ambiguous_beginning_lists_the_ids_and_a_whole_id_is_never_ambiguous(
     assert "Still active" in call(layout, {"id": ids[0], "timeoutMs": 1}).text
 
 
+def test_a_run_that_is_a_symlink_is_refused_though_the_session_names_it(layout: Layout, tmp_path: Path) -> None:
+    elsewhere = make_layout(tmp_path / "elsewhere")
+    real = running(elsewhere)
+    (layout.runs / real.run_id).symlink_to(elsewhere.run(real.run_id).dir)
+    running(layout)
+    (layout.session(SESSION).runs / real.run_id).touch()
+    result = call(layout, {"id": real.run_id})
+    assert (result.is_error, "is a symlink" in result.text) == (True, True), result.text
+
+
 def test_switched_off_it_returns_at_once_and_subscribes_to_nothing(layout: Layout) -> None:
     spec = running(layout)
     result = call(layout, {"id": spec.run_id, "nonBlocking": True}, is_enabled=False)

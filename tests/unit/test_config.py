@@ -38,6 +38,25 @@ def test_a_wrong_value_is_named_with_its_variable() -> None:
     assert caught.value.message == "PISUB_TIMEOUT_MS is 'soon': give a whole number."
 
 
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("number", range(5))
+def test_a_switch_in_the_environment_is_written_in_five_ways_and_wins_over_the_file(
+    tmp_path: Path, number: int, is_on: bool
+) -> None:
+    words = ("true", "1", "yes", "on", "enabled") if is_on else ("false", "0", "no", "off", "disabled")
+    path = config(tmp_path, f"wait_tool_enabled = {str(not is_on).lower()}")
+    for word in (words[number], words[number].upper()):
+        settings = load_settings(environ={"PISUB_WAIT_TOOL_ENABLED": word}, config_file=path)
+        assert settings.wait_tool_enabled is is_on
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "tru", " "])
+def test_what_is_no_switch_is_refused_by_its_variable(text: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="PISUB_WAIT_TOOL_ENABLED") as caught:
+        load_settings(environ={"PISUB_WAIT_TOOL_ENABLED": text, "PISUB_CONFIG": ""})
+    assert caught.value.field == "wait_tool_enabled"
+
+
 @pytest.mark.parametrize("field", msgspec.structs.fields(Settings), ids=lambda field: field.name)
 def test_a_value_of_a_type_that_fits_no_setting_is_answered_with_what_does(
     field: msgspec.structs.FieldInfo, tmp_path: Path
