@@ -87,7 +87,7 @@ class Host:
         self._last_told = ends[-1]
         self._world.ends_told(group)
         if self._behaviour == 2:
-            await asyncio.sleep(0.3)
+            await self._world.loop.pass_time(0.3)
         if self._behaviour == 3:
             raise ValueError("the program's own")
         if not self.process.is_dead:
@@ -285,7 +285,7 @@ class World:
             case "job" | "round" | "fail":
                 self.work(what, number)
             case "tick":
-                await asyncio.sleep(TICKS_S[number % len(TICKS_S)])
+                await self.loop.pass_time(TICKS_S[number % len(TICKS_S)])
             case "end":
                 self.end(number)
             case "post again":
@@ -314,7 +314,7 @@ class World:
                 await self.loop.quiet()
             if not self.tokens() and not Outbox(self.layout, SESSION).pending():
                 break
-            await asyncio.sleep(0.25)
+            await self.loop.pass_time(0.25)
         last.stop()
         while self.loop.jobs:
             self.loop.jobs.pop(0).carry_out()

@@ -2,7 +2,7 @@
 
 Each piece of work that a task hands to a thread waits as a job, under the name of its process. The test carries a job
 out, has it fail, or ends its process before it, or right after it, with its answer lost. What a process that has ended
-still does in memory reaches no disk: its jobs are not carried out any more. Time passes only while the test sleeps.
+still does in memory reaches no disk: its jobs are not carried out any more. Time passes only in ``pass_time``.
 """
 
 from __future__ import annotations
@@ -86,6 +86,12 @@ class ChosenLoop(FakeTimeLoop):
         """End a process: nothing of it reaches the disk any more."""
         process.is_dead = True
         self.jobs = [job for job in self.jobs if job.owner is not process]
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass, for everybody; it takes none."""
+        over = asyncio.Event()
+        self.call_later(seconds, over.set)
+        await over.wait()
 
     @staticmethod
     async def quiet() -> None:
