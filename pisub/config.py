@@ -52,6 +52,7 @@ _WANTED = {
     "str": "a text",
     "str | None": "a text",
     "Path | None": "a path",
+    "dict[str, dict[str, Any]]": "a table for each agent, by its name",
 }
 
 
@@ -88,6 +89,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         parallel_max_tasks: Tasks of one batch.
         parallel_concurrency: Runs of one batch that go on at once.
         wait_tool_enabled: Whether the tool ``bg_wait`` waits; switched off it returns at once.
+        agents: Keys that replace those of an agent's file, by its name; ``disabled`` takes it away (`PISUB_AGENTS` is a
+            JSON object).
+        default_context: ``fresh`` or ``fork``, before what an agent says; None leaves it to the agent.
     """
 
     home: Path | None = None
@@ -114,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parallel_max_tasks: Width = DEFAULT_BATCH_TASKS
     parallel_concurrency: Width = DEFAULT_BATCH_CONCURRENCY
     wait_tool_enabled: bool = True
+    agents: dict[str, dict[str, Any]] = {}
+    default_context: str | None = None
 
 
 def load_settings(
@@ -253,9 +259,18 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if text:
             if field.type == "bool" or field.type is bool:
                 text = _SWITCHES.get(text.strip().lower(), text)
-            values[field.name] = text
-            _convert({field.name: text}, name)
+            value = _table(text) if field.name == "agents" else text
+            values[field.name] = value
+            _convert({field.name: value}, name)
     return values
+
+
+def _table(text: str) -> object:
+    """Return the JSON value of a variable; what is none stays the text, and is refused as such."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
 
 
 def _convert(values: dict[str, Any], place: str) -> Settings:

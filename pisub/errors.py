@@ -71,6 +71,16 @@ class UnknownAgentError(UsageError):
     code = "unknown_agent"
 
 
+class AmbiguousAgentError(UsageError):
+    """A name or an alias fits several agents. ``candidates`` are their names."""
+
+    code = "ambiguous_agent"
+
+    def __init__(self, message: str, *, candidates: tuple[str, ...] = ()) -> None:
+        super().__init__(message, field="agent")
+        self.candidates = candidates
+
+
 class InvalidAgentError(UsageError):
     """An agent's file cannot be used. The message names the file, the line (counted from 1) and the field."""
 

@@ -126,6 +126,26 @@ def plain(node: Node) -> PlainValue:
             return {key: plain(value) for key, value in node.entries.items()}
 
 
+def as_node(value: object, line: int) -> Node:
+    """Return a JSON-compatible value, as a configuration has it, as a node of one line.
+
+    Raises:
+        FrontmatterError: It is of another kind.
+    """
+    match value:
+        case None | bool() | int() | float() | str():
+            text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+            return Scalar(line, text, value)
+        case list() | tuple():
+            items = cast("list[object]", value)
+            return Items(line, tuple(as_node(each, line) for each in items))
+        case dict():
+            entries = {str(key): as_node(each, line) for key, each in cast("dict[object, object]", value).items()}
+            return Mapping(line, entries, dict.fromkeys(entries, line))
+        case _:
+            raise FrontmatterError(f"a value of the kind {type(value).__name__} cannot stand here", line=line)
+
+
 def _parse_yaml(block: str) -> Mapping:
     import yaml  # noqa: PLC0415  # 15 ms that a program without agent files need not pay
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from pisub.agents.definition import AgentDefinition, AgentSource, show_path
-from pisub.agents.discovery import project_folders, read_bounded, walk_folder
+from pisub.agents.discovery import project_folders
+from pisub.agents.files import read_bounded, walk_folder
 from pisub.config import Settings
 from pisub.errors import RecordCorruptError, UntrustedProjectError
 from pisub.paths import PRIVATE_FILE, ensure_private_dir, state_root

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pisub.agents.catalog import Catalog
 from pisub.agents.definition import AgentDefinition, AgentSource
-from pisub.agents.discovery import Catalog, discover
+from pisub.agents.discovery import discover
 from pisub.agents.trust import require_trust, trust
 from pisub.cli.console import Console, safe_line
 from pisub.config import Settings

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pisub.agents.definition import AgentDefinition, AgentSource, parse_agent, snapshot
+from pisub.agents.definition import AgentDefinition, AgentSource, ToolBudget, snapshot
+from pisub.agents.parsing import parse_agent
 from pisub.errors import InvalidAgentError
 from pisub.runs.spec import AgentSnapshot, RunnerSpec
 
@@ -36,7 +37,8 @@ def test_every_key_is_read_and_unknown_ones_are_kept() -> None:
         aliases=("rev", "critic"),
         tools=("read", "ext:checkpoint-bridge"),
         extensions=("checkpoint-bridge",),
-        extra={"model": "fast", "since": "2024-02-30", "nested": {"a": [1, 2.5, True, None]}},
+        model="fast",
+        extra={"since": "2024-02-30", "nested": {"a": [1, 2.5, True, None]}},
     )
 
 
@@ -163,6 +165,142 @@ def test_an_error_names_file_line_and_field(text: str, line: int, field: str | N
     error = caught.value
     assert (error.file, error.line, error.field) == (str(FILE), line, field)
     assert error.message.startswith(f"{FILE}:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("keys", "field", "expected"),
+    [
+        ("package: Acme Tools", "package", "acme-tools"),
+        ("aliases: [x, y, x]\nalias: z", "aliases", ("x", "y", "z")),
+        ("aliases: [a, b]", "aliases", ("b",)),
+        ("advertise: false", "advertise", False),
+        ("excludeTools: bash, write", "exclude_tools", ("bash", "write")),
+        ("tools: read, mcp:x/y, ./t.py", "tools", ("read", "mcp:x/y", "/project/.pisub/agents/t.py")),
+        ("extensions: [../x.py, web]", "extensions", ("/project/.pisub/x.py", "web")),
+        ("excludeExtensions: web", "exclude_extensions", ("web",)),
+        ("subagentOnlyExtensions: [web]", "subagent_only_extensions", ("web",)),
+        ("allowNestedSubagents: false", "nesting_limit", 0),
+        ("maxSubagentDepth: 0", "nesting_limit", 0),
+        ("maxSubagentDepth: 3", "nesting_limit", 3),
+        ("mutationTools: [patch]", "mutation_tools", ("patch",)),
+        ("model: openai/gpt", "model", "openai/gpt"),
+        ("model:", "model", None),
+        ("fallbackModels: a, b", "fallback_models", ("a", "b")),
+        ("fast: true", "fast", True),
+        ("thinking: false", "thinking", "off"),
+        ("thinking: xhigh", "thinking", "xhigh"),
+        ("systemPromptMode: append", "prompt_mode", "append"),
+        ("", "prompt_mode", "replace"),
+        ("inheritProjectContext: true", "takes_project_context", True),
+        ("inheritProjectContext: perhaps", "takes_project_context", False),
+        ("inheritGlobalContext: false", "inherit_global_context", False),
+        ("inheritSkills: true", "inherit_skills", True),
+        ("skills: [pdf]\nskill: web", "skills", ("pdf", "web")),
+        ("skills:", "skills", ()),
+        ("skillPath: ./skills", "skill_path", ("/project/.pisub/agents/skills",)),
+        ("output: report.md", "output", "report.md"),
+        ("output: false", "output", ""),
+        ("outputMode: file-only", "output_mode", "file-only"),
+        ("defaultReads: a.md, b.md", "default_reads", ("a.md", "b.md")),
+        ("defaultProgress: true", "default_progress", True),
+        ("defaultContext: fork", "default_context", "fork"),
+        ("async: true", "default_async", True),
+        ("timeoutMs: 1", "timeout_ms", 1),
+        ("toolTimeoutMs: 2147483647", "tool_timeout_ms", 2_147_483_647),
+        ("acceptance: none", "acceptance", "none"),
+        ("acceptance: {level: checked}", "acceptance", {"level": "checked"}),
+        ("acceptanceRole: writer", "acceptance_role", "writer"),
+        ("completionGuard: false", "completion_guard", False),
+        ("completionGuard: maybe", "completion_guard", None),
+        ("interactive: true", "interactive", True),
+        ("permission: {edit: ask}", "permissions", {"edit": "ask"}),
+        ("toolBudget: {hard: 4}", "tool_budget", ToolBudget(hard=4)),
+        ("toolBudget: '{\"hard\": 4, \"soft\": 2, \"block\": [\" bash\", \"bash\"]}'",
+         "tool_budget", ToolBudget(hard=4, soft=2, block=("bash",))),
+        ("toolBudget: {hard: 1, block: '*'}", "tool_budget", ToolBudget(hard=1, block=("*",))),
+        ("memory: {scope: project}", "memory", {"scope": "project"}),
+        ("color: blue", "extra", {"color": "blue"}),
+    ],
+)  # fmt: skip
+def test_each_key_has_its_type(keys: str, field: str, expected: object) -> None:
+    assert getattr(parse(keys), field) == expected
+
+
+def test_a_package_stands_before_the_name() -> None:
+    agent = parse("package: Foo")
+    assert (agent.name, agent.short_name, agent.package) == ("foo.a", "a", "foo")
+
+
+def test_the_delegate_works_with_its_parents_prompt_and_context() -> None:
+    agent = parse_agent("---\nname: delegate\ndescription: d\n---\n", file=FILE)
+    assert (agent.prompt_mode, agent.takes_project_context) == ("append", True)
+
+
+@pytest.mark.parametrize(
+    ("key", "field"),
+    [
+        ("package: '!!'", "package"),
+        ("advertise: perhaps", "advertise"),
+        ("async: 1", "async"),
+        ("fast: [true]", "fast"),
+        ("allowNestedSubagents: yes", "allowNestedSubagents"),
+        ("thinking: much", "thinking"),
+        ("systemPromptMode: prepend", "systemPromptMode"),
+        ("outputMode: file", "outputMode"),
+        ("defaultContext: new", "defaultContext"),
+        ("acceptanceRole: reader", "acceptanceRole"),
+        ("timeoutMs: 0", "timeoutMs"),
+        ("timeoutMs: true", "timeoutMs"),
+        ("timeoutMs: 2147483648", "timeoutMs"),
+        ("toolTimeoutMs: 1.5", "toolTimeoutMs"),
+        ("maxSubagentDepth: -1", "maxSubagentDepth"),
+        ("toolBudget: 3", "toolBudget"),
+        ("toolBudget: '{'", "toolBudget"),
+        ("toolBudget: {hard: 0, block: '*'}", "toolBudget"),
+        ("toolBudget: {hard: true}", "toolBudget"),
+        ("toolBudget: {hard: 2, soft: 3}", "toolBudget"),
+        ("toolBudget: {hard: 2, soft: 0}", "toolBudget"),
+        ("toolBudget: {hard: 2, block: []}", "toolBudget"),
+        ("toolBudget: {hard: 2, block: [1]}", "toolBudget"),
+        ("toolBudget: {hard: 2, turns: 1}", "toolBudget"),
+        ("permission: x\npermissions: y", "permissions"),
+        ("model: {a: b}", "model"),
+    ],
+)
+def test_a_value_of_another_type_is_named_with_its_line(key: str, field: str) -> None:
+    with pytest.raises(InvalidAgentError) as caught:
+        parse(key)
+    assert (caught.value.field, caught.value.line) == (field, 4 + key.count("\n"))
+    assert caught.value.message.startswith(f"{FILE}:{caught.value.line}: {field}: ")
+
+
+def test_what_is_excluded_cannot_ask() -> None:
+    granted = 'extensions: true\ntools: "*, ext:checkpoint-bridge"\n'
+    assert parse(granted).can_ask
+    assert not parse(granted + "excludeExtensions: Checkpoint-Bridge").can_ask
+    assert not parse(granted + "excludeTools: ask_user_via_host").can_ask
+
+
+def test_the_configuration_lies_over_the_file() -> None:
+    text = f"{HEAD}skill: x\ntools: read, bash\n---\n"
+    overrides = {"a": {"tools": ["read"], "skills": [], "model": "small", "timeoutMs": 5}, "b": {"tools": []}}
+    agent = parse_agent(text, file=FILE, overrides=overrides)
+    assert (agent.tools, agent.skills, agent.model, agent.timeout_ms) == (("read",), (), "small", 5)
+
+
+@pytest.mark.parametrize(
+    ("override", "field", "words"),
+    [
+        ({"timeoutMs": "soon"}, "timeoutMs", "expected a whole number"),
+        ({"tolls": ["read"]}, "tolls", "is no key of an agent"),
+        ({"name": "b"}, "name", "cannot be configured"),
+        ({"runner": {"type": "x"}}, "runner.type", "is not a type of runner"),
+    ],
+)
+def test_a_wrong_value_of_the_configuration_is_named_there(override: dict[str, object], field: str, words: str) -> None:
+    with pytest.raises(InvalidAgentError, match=words) as caught:
+        parse_agent(f"{HEAD}---\n", file=FILE, overrides={"a": override})
+    assert (caught.value.file, caught.value.line, caught.value.field) == ("config.toml", None, field)
 
 
 def test_a_snapshot_keeps_what_a_run_needs() -> None:

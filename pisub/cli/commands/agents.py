@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from pisub.agents.catalog import Catalog
 from pisub.agents.definition import AgentDefinition, AgentSource
-from pisub.agents.discovery import Catalog, discover
+from pisub.agents.discovery import discover
 from pisub.agents.trust import is_trusted
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
