@@ -10,7 +10,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -28,6 +28,8 @@ from pisub.protocol.limits import (
 )
 from pisub.small_files import read_small
 
+#: What a child begins with.
+Context = Literal["fresh", "fork"]
 _PREFIX = "PISUB_"
 _MAX_FILE_BYTES = 1024 * 1024
 #: Variables that pisub sets for the processes it starts; they are not settings.
@@ -53,9 +55,13 @@ _WANTED = {
     "str | None": "a text",
     "Path | None": "a path",
     "dict[str, dict[str, Any]]": "a table for each agent, by its name",
+    "dict[str, Any]": "a table",
+    "Context | None": "fresh or fork",
 }
 
 
+#: Settings that are tables, and JSON in a variable.
+_TABLES = frozenset({"agents", "intercom_bridge"})
 #: How people write a switch in a variable.
 _SWITCHES = {**dict.fromkeys(("yes", "on", "enabled"), "true"), **dict.fromkeys(("no", "off", "disabled"), "false")}
 
@@ -92,6 +98,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         agents: Keys that replace those of an agent's file, by its name; ``disabled`` takes it away (`PISUB_AGENTS` is a
             JSON object).
         default_context: ``fresh`` or ``fork``, before what an agent says; None leaves it to the agent.
+        intercom_bridge: What a child is told of its supervisor: ``mode`` (always, fork-only, off), ``instructionFile``,
+            ``resultDelivery`` (`PISUB_INTERCOM_BRIDGE` is a JSON object).
     """
 
     home: Path | None = None
@@ -119,7 +127,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parallel_concurrency: Width = DEFAULT_BATCH_CONCURRENCY
     wait_tool_enabled: bool = True
     agents: dict[str, dict[str, Any]] = {}
-    default_context: str | None = None
+    default_context: Context | None = None
+    intercom_bridge: dict[str, Any] = {}
 
 
 def load_settings(
@@ -259,7 +268,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         if text:
             if field.type == "bool" or field.type is bool:
                 text = _SWITCHES.get(text.strip().lower(), text)
-            value = _table(text) if field.name == "agents" else text
+            value = _table(text) if field.name in _TABLES else text
             values[field.name] = value
             _convert({field.name: value}, name)
     return values

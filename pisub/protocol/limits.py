@@ -143,3 +143,20 @@ MAX_WORK_ID_CHARS = 256
 MAX_WORK_ITEMS = 10_000
 #: One that has not said in this time how its work stands is not waited for: the wait would have no end of its own.
 PROVIDER_TIMEOUT_S = 10.0
+
+#: A capability ceiling (contract, delegation 3): entries of a list, bytes of an entry, and of who asks for it.
+MAX_CEILING_ENTRIES = 256
+MAX_CEILING_ENTRY_BYTES = 128
+MAX_CEILING_SOURCE_BYTES = 256
+
+#: Extension bindings (contract, delegation 2.6): namespaces, nesting, properties in all, bytes of canonical JSON.
+MAX_BINDING_NAMESPACES = 16
+MAX_BINDING_DEPTH = 16
+MAX_BINDING_PROPERTIES = 256
+MAX_BINDING_BYTES = 16 * KIB
+#: An instruction of the bridge, and the name of its file (contract, delegation 1.2).
+MAX_INSTRUCTION_BYTES = 64 * KIB
+MAX_INSTRUCTION_NAME_BYTES = 1_024
+#: A skill's file; of all skills' folders of one place so many are looked at.
+MAX_SKILL_BYTES = MIB
+MAX_SKILLS = 1_000

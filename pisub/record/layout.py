@@ -229,6 +229,11 @@ class SessionPaths(msgspec.Struct, frozen=True):
         return self.dir / "grants"
 
     @property
+    def ceilings(self) -> Path:
+        """Directory with one file per capability ceiling that a process put over the session."""
+        return self.dir / "ceilings"
+
+    @property
     def hosts(self) -> Path:
         """Directory of the ``host.<n>.json`` files."""
         return self.dir
