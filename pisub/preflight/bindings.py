@@ -68,7 +68,7 @@ class _Plain:
             case float():
                 if not math.isfinite(value):
                     raise BindingsError("extensionBindings holds a number that is not finite")
-                return 0 if value == 0 else value
+                return value or 0  # one zero: the negative one is written like no other
             case list() | dict():
                 return self._container(cast("list[object] | dict[object, object]", value), depth)
             case _:

@@ -1,7 +1,7 @@
 """Whether a child is told of its supervisor, and how: the bridge. Pure; whoever calls reads the instruction's file.
 
-It is for children whose tools pisub gives them. An agent with a runner of its own has no tool that the instruction could
-name, and is told nothing.
+It is for children whose tools pisub gives them. An agent with a runner of its own has no tool that the instruction
+could name, and is told nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MARKER: Final = "<!-- pisub: supervisor -->"
 DEFAULT_INSTRUCTION: Final = f"""\
 You were started by a session that goes on while you work and can answer you. The tool `{TOOL}` reaches it.
 
-Ask it when you cannot go on without a decision that is not yours, or when what you found makes the task another one: reason
-`need_decision`, with the choices as you see them. Tell it, without waiting, what it should know before you are done:
-reason `progress_update`. Ask nothing that your task or the files answer, and nothing twice."""
+Ask it when you cannot go on without a decision that is not yours, or when what you found makes the task another one:
+reason `need_decision`, with the choices as you see them. Tell it, without waiting, what it should know before you are
+done: reason `progress_update`. Ask nothing that your task or the files answer, and nothing twice."""
 
 
 class BridgeWish(Part, frozen=True, kw_only=True):

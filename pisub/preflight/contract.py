@@ -1,7 +1,7 @@
 """What exactly would be launched: the contract, as a value and as JSON. Pure.
 
-Names and nesting are the contract's (delegation 2.2). It has no prompt and no task in it, only their digests. What has no
-default is always written, so that a reader need not know ours.
+Names and nesting are the contract's (delegation 2.2). It has no prompt and no task in it, only their digests. What has
+no default is always written, so that a reader need not know ours.
 """
 
 from __future__ import annotations
@@ -140,9 +140,8 @@ class Refused(_Always, frozen=True, kw_only=True):
 Preflight = Accepted | Refused
 
 
-def contract_agent(agent: AgentDefinition, digest: str, catalog: Catalog | None) -> ContractAgent:
+def contract_agent(agent: AgentDefinition, digest: str, catalog: Catalog) -> ContractAgent:
     """Return the agent as a contract names it."""
-    others = () if catalog is None else catalog.shadowed_by(agent)
     return ContractAgent(
         name=agent.name,
         local_name=agent.local_name or None,
@@ -151,7 +150,7 @@ def contract_agent(agent: AgentDefinition, digest: str, catalog: Catalog | None)
         file_path=str(agent.file),
         definition_projection_version=DEFINITION_PROJECTION,
         definition_digest=digest,
-        shadowed_candidates=[candidate(each) for each in others],
+        shadowed_candidates=[candidate(each) for each in catalog.shadowed_by(agent)],
     )
 
 

@@ -1,7 +1,7 @@
 """The three digests of a launch, each SHA-256 over canonical JSON of a projection. Pure.
 
-Equal inputs give equal digests, in a preflight and in the run: both call these functions and no others. Keys are sorted by
-code point, absent members are dropped, null stays (contract, delegation 2.7).
+Equal inputs give equal digests, in a preflight and in the run: both call these functions and no others. Keys are sorted
+by code point, absent members are dropped, null stays (contract, delegation 2.7).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From an agent and what is wanted of it to the plan of its launch: everything that its digest covers. Pure.
 
 The one function that both a preflight and a launch call, so that equal inputs give equal digests. It checks in the
-contract's order (delegation 2.3, from the extension bindings on), and the first thing that is in the way is the refusal.
+contract's order (delegation 2.3, from the extension bindings on); the first thing in the way is the refusal.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ def preflight(
             message=refusal.message,
             diagnostics=refusal.diagnostics or (() if is_unknown else (own,)),
         )
-    return ct.Accepted(ok=True, contract=build_contract(plan, layout, catalog, request))
+    runs = (layout or Layout.of(settings)).runs
+    return ct.Accepted(ok=True, contract=build_contract(plan, runs, catalog, request, is_recorded=layout is not None))
 
 
 def plan_for(settings: Settings, project_root: Path, agent: AgentDefinition, request: PreflightRequest) -> LaunchPlan:
@@ -122,15 +123,23 @@ def plan_for(settings: Settings, project_root: Path, agent: AgentDefinition, req
 
 
 def build_contract(
-    plan: LaunchPlan, layout: Layout | None, catalog: Catalog | None, request: PreflightRequest
+    plan: LaunchPlan, runs: Path, catalog: Catalog, request: PreflightRequest, *, is_recorded: bool = True
 ) -> ct.LaunchContract:
-    """Return the contract of a plan, with its digest."""
+    """Return the contract of a plan, with its digest.
+
+    Args:
+        plan: The plan.
+        runs: The directory of the runs.
+        catalog: Where the agent was found.
+        request: The question.
+        is_recorded: Whether a session for which no place is given lies in the run's directory.
+    """
     agent = plan.agent
-    run = (layout or Layout(Path("/"))).runs / request.run_id
+    run = runs / request.run_id
     root, directory, file = ct.session_places(
         request.run_id, run / "session.jsonl", session_root=request.session_root, session_dir=request.session_dir
     )
-    is_placed = layout is not None or request.session_root is not None or request.session_dir is not None
+    is_placed = is_recorded or request.session_root is not None or request.session_dir is not None
     contract = ct.LaunchContract(
         version=ct.CONTRACT_VERSION,
         run_id=request.run_id,

@@ -1,7 +1,8 @@
-"""Which tools and extensions a child gets: what its agent declares, what the launch needs, less what is taken away. Pure.
+"""Which tools and extensions a child gets: what its agent declares, and the launch needs, less what is taken away.
 
-The order (contract, delegation 3 and 5.5): what is declared; the bridge's tool, where tools are declared; what skills need;
-what the host does not have; the ceiling; what is excluded; and last the tools of our own, which no ceiling counts.
+Pure. The order (contract, delegation 3 and 5.5): what is declared; the bridge's tool, where tools are declared; what
+skills need; what the host does not have; the ceiling; what is excluded; and last the tools of our own, which no ceiling
+counts.
 """
 
 from __future__ import annotations

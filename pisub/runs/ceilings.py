@@ -1,8 +1,8 @@
 """Capability ceilings: what the runs of a session may have at most. Pure: no file, no process.
 
-A ceiling is a snapshot. Several meet by intersection, which can only narrow, in whatever order they come. An omitted list
-restricts nothing; an empty one allows nothing, and stays empty. What is stored and cannot be read as a ceiling is an
-error, never "no ceiling" (contract, delegation 3).
+A ceiling is a snapshot. Several meet by intersection, which can only narrow, in whatever order they come. An omitted
+list restricts nothing; an empty one allows nothing, and stays empty. What is stored and cannot be read as a ceiling is
+an error, never "no ceiling" (contract, delegation 3).
 """
 
 from __future__ import annotations
@@ -204,7 +204,12 @@ def parse_stored(value: object) -> CapabilityCeiling:
 
 def _common(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...] | None:
     defined = [set(each) for each in lists if each is not None]
-    return tuple(sorted(set.intersection(*defined))) if defined else None
+    if not defined:
+        return None
+    common = defined[0]
+    for each in defined[1:]:
+        common &= each
+    return tuple(sorted(common))
 
 
 def _entries(policy: Mapping[object, object], field: str) -> tuple[str, ...] | None:
