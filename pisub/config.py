@@ -56,7 +56,7 @@ _WANTED = {
     "Path | None": "a path",
     "dict[str, dict[str, Any]]": "a table for each agent, by its name",
     "dict[str, Any]": "a table",
-    "Context | None": "fresh or fork",
+    "Context | None": "a context, fresh or fork",
 }
 
 

@@ -40,6 +40,7 @@ from pisub.record.results import read_pending, read_result
 from pisub.record.sessions_of_runs import begin_session
 from pisub.runs.spec import LaunchMessage, RunSpec
 
+from .ceiling import applied, enforced, forbidden
 from .ending import Ending
 from .log import make_log
 from .machine import Machine
@@ -73,6 +74,7 @@ def run(message: LaunchMessage, *, settings: Settings, max_output_bytes: int = M
     paths = layout.run(message.run_id)
     try:
         spec = patiently(lambda: read_record(paths.spec, RunSpec))
+        spec = None if spec is None else enforced(layout, spec)
         lock = None if spec is None else patiently(lambda: RunLock.acquire(paths.lock, wait_s=LOCK_PATIENCE_S))
     except (PisubError, OSError) as error:
         log.error("spec_not_read", error=str(error))  # noqa: TRY400  # an environment's fault, not a traceback's matter
@@ -124,12 +126,15 @@ def _carry_out(job: _Job) -> None:
             "agent": spec.agent.name,
             "cwd": spec.cwd,
             "pid": started.process.pid,
+            "launchContractDigest": None if spec.launch is None else spec.launch.launch_contract_digest,
         },
     )
+    if (ceiling := applied(spec)) is not None:
+        recorder.write_line("subagent.capability-ceiling.applied", ceiling)
     timeout_s = None if spec.timeout_ms is None else spec.timeout_ms / 1000
     machine = Machine(clock.monotonic(), timeout_s=timeout_s, stop_grace_s=spec.stop_grace_ms / 1000)
     ending = Ending(layout, lock, recorder, journal, log)
-    failure = _enter(message, spec)
+    failure = forbidden(spec) or _enter(message, spec)
     if not become_subreaper():
         log.warning("no_subreaper")
     shell = RunnerShell(

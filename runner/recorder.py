@@ -21,6 +21,7 @@ from pisub.process import ProcessIdentity
 from pisub.protocol.limits import KIB, MAX_RESULT_TEXT_BYTES, STATUS_COALESCE_S
 from pisub.protocol.runs import RunState
 from pisub.record.journal import Journal
+from pisub.record.launch_facts import result_of_launch, status_of_launch
 from pisub.record.layout import RunPaths
 from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, SteeringLedger, Step
 from pisub.record.status import write_status
@@ -173,7 +174,7 @@ class Recorder:
         tool = next(reversed(self._tools.values()), None)
         attention = self._attention_now(snapshot)
         step_status = "stopped" if snapshot.stopped else "failed" if snapshot.timed_out else "running"
-        return RunStatus(
+        status = RunStatus(
             run_id=self._spec.run_id,
             session_id=self._spec.session_id,
             state=RunState.RUNNING,
@@ -208,6 +209,7 @@ class Recorder:
             waiting_for_human_ms=round(snapshot.waited_s * 1000),
             session_file=self._existing_session(),
         )
+        return status_of_launch(status, self._spec)
 
     def end(self, verdict: Verdict, snapshot: Snapshot) -> tuple[RunStatus, RunResult]:
         """Return the last status of the running run, and its result. A text too long for it is in a file then.
@@ -255,7 +257,7 @@ class Recorder:
             cleanup="proven" if verdict.is_cleanup_proven else "unproven",
             parent_run_id=self._spec.parent_run_id,
         )
-        return status, result
+        return status, result_of_launch(result, self._spec)
 
     def _existing_session(self) -> str | None:
         path = self._paths.session

@@ -14,11 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
+from pisub.agents.discovery import AgentFinder
 from pisub.client.background_work import BackgroundWork
 from pisub.client.bus import Bus
 from pisub.client.draining import IdleOutcome, wait_until_idle
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
+from pisub.client.launching import wishes_of
+from pisub.client.rules import SessionRules
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
 from pisub.client.views import current_views
@@ -35,6 +38,7 @@ from pisub.protocol.session import PeerKind
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView, find_run
 from pisub.record.subscriptions import WaitSubscription
+from pisub.runs.ceilings import check_ceiling
 from pisub.runs.spec import OnNoHost
 
 if TYPE_CHECKING:
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
     from pisub.hosting.subscriptions import WaitHandler
 
 
-class Client:
+class Client(SessionRules):
     """A connection to the broker in the name of one session. Made by ``connect``.
 
     Attributes:
@@ -54,9 +58,7 @@ class Client:
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
-        self.session_id = session_id
-        self.settings = settings
-        self.layout = layout
+        super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
         self.bus = bus
         self.background_work = BackgroundWork()
         self._launcher = LocalLauncher(settings)
@@ -74,6 +76,8 @@ class Client:
         on_no_host: OnNoHost = OnNoHost.FAIL,
         attached: bool = False,
         environ: Mapping[str, str] | None = None,
+        ceiling: Mapping[str, Any] | None = None,
+        **wishes: Any,
     ) -> Run:
         """Start an agent on a task in a process of its own, and return without waiting for it.
 
@@ -88,11 +92,14 @@ class Client:
             on_no_host: What its questions do when no host is there.
             attached: Whether the run ends with this process. Otherwise it goes on whatever happens here.
             environ: The run's whole environment; None is this process's.
+            ceiling: What this run, and what it starts, may have at most; see ``register_ceiling``.
+            **wishes: What else is wanted of the launch, as for ``preflight``.
 
         Raises:
             InvalidArgumentError: An argument is not allowed; ``field`` says which.
             UnknownAgentError: There is no such agent.
             UntrustedProjectError: The agent is a project's that runs code, and nobody has trusted it.
+            RefusedError: A ceiling forbids it, or the launch needs what it cannot have; the code is a preflight's.
             LaunchError: The runner could not be started. The run is recorded as failed.
         """
         request = SpawnRequest(
@@ -106,6 +113,8 @@ class Client:
             on_no_host=on_no_host,
             attached=attached,
             environ=environ,
+            ceiling=None if ceiling is None else check_ceiling(ceiling, "launch"),
+            wishes=wishes_of(wishes),
         )
         given_up = threading.Event()
         try:
@@ -116,6 +125,7 @@ class Client:
                 self.layout,
                 request,
                 launcher=self._launcher,
+                finder=self._finder,
                 is_given_up=given_up.is_set,
             )
         except asyncio.CancelledError:
@@ -155,7 +165,7 @@ class Client:
         )
         paths = [f"tasks[{number}]" for number in range(len(requests))]
         submitting = asyncio.ensure_future(
-            asyncio.to_thread(submit_all, self.settings, self.layout, requests, paths=paths)
+            asyncio.to_thread(submit_all, self.settings, self.layout, requests, paths=paths, finder=self._finder)
         )
         try:
             submissions = await asyncio.shield(submitting)

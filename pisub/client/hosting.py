@@ -32,6 +32,8 @@ class Host:
         self.spawn_all = client.spawn_all
         self.run = client.run
         self.runs = client.runs
+        self.preflight = client.preflight
+        self.register_ceiling = client.register_ceiling
         self.wait = client.wait
         self.wait_until_idle = client.wait_until_idle
         self.wait_in_background = client.wait_in_background

@@ -12,17 +12,18 @@ from typing import Final
 
 import msgspec
 
-from pisub.agents.definition import may_ask, snapshot
-from pisub.agents.discovery import discover
-from pisub.agents.trust import require_trust
+from pisub.agents.definition import may_ask
+from pisub.agents.discovery import AgentFinder
 from pisub.asking import chosen_value
 from pisub.client.caller import asking_run
+from pisub.client.launching import ceiling_for, resolve_launch
 from pisub.client.spawn import Submission, launch_message
 from pisub.client.views import current_view
 from pisub.clock import SystemClock
 from pisub.config import Settings, outer_depth
 from pisub.errors import InvalidArgumentError, LockBusyError, RecordError, RefusedError, UnknownRunError
 from pisub.ids import new_id
+from pisub.preflight.plan import Wishes
 from pisub.process import own_identity
 from pisub.protocol.checkpoint import Answer
 from pisub.protocol.limits import MAX_STEER_BYTES
@@ -35,9 +36,10 @@ from pisub.record.sessions_of_runs import ResumeClaim, continue_session, read_se
 from pisub.record.submit import submit_run
 from pisub.record.tree import count_charged
 from pisub.record.unanswered import Unanswered, list_answered, list_unanswered, question_key
+from pisub.runs.ceilings import CapabilityCeiling
 from pisub.runs.lineage import check_depth
 from pisub.runs.resumable import check_resumable
-from pisub.runs.spec import AgentSnapshot, RunSpec
+from pisub.runs.spec import RunSpec
 from pisub.session_file import AnySessionLine, SessionAnswer, SessionHead
 from pisub.utf8 import is_utf8
 
@@ -67,7 +69,9 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] | None = None
 
 
-def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) -> Submission:
+def submit_resume(
+    settings: Settings, layout: Layout, request: ResumeRequest, *, finder: AgentFinder | None = None
+) -> Submission:
     """Check a request and write it down as a new run. Nothing is charged for it but the work time that was left.
 
     Raises:
@@ -76,7 +80,7 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
         UnsafePathError: Its session file is a symlink or no regular file.
         RefusedError: It cannot be resumed; the code says why: ``run_stopped``, ``run_not_ended``, ``run_rejected``,
             ``resume_unsupported``, ``session_missing``, ``agent_changed``, ``budget_exhausted``, ``depth_exceeded``,
-            ``session_in_use``.
+            ``session_in_use``, or a preflight's where a ceiling forbids it.
         LockBusyError: Another process works on its record.
         InvalidArgumentError: The message or an answer is not allowed, or its directory is gone.
         UntrustedProjectError: Its agent is a project's that nobody has trusted as it is now.
@@ -87,10 +91,9 @@ def submit_resume(settings: Settings, layout: Layout, request: ResumeRequest) ->
         raise UnknownRunError(f"There is no run {request.run_id} in this session.")
     check_resumable(source)
     _session_of(layout, source.run_id)
-    agent = _agent_now(settings, source.spec)
     if not Path(source.spec.cwd).is_dir():
         raise InvalidArgumentError(f"The run's working directory {source.spec.cwd} does not exist.", field="cwd")
-    spec = _spec(settings, layout, source, agent, message, attached=request.attached)
+    spec = _spec(settings, layout, finder or AgentFinder(settings), source, message, attached=request.attached)
     answers = match_answers(list_unanswered(layout, source.run_id), request.answers)
     at = spec.submitted_at
     given = tuple(
@@ -191,47 +194,68 @@ def _checked_message(message: str) -> str:
     return text
 
 
-def _agent_now(settings: Settings, spec: RunSpec) -> AgentSnapshot:
-    """Return the agent as it is now and may run, with no right that it did not have then."""
-    definition = discover(settings, Path(spec.cwd)).get(spec.agent.name)
-    require_trust(settings, definition)
-    found = snapshot(definition)
-    if found.runner.type != spec.agent.runner.type:
+def _spec(
+    settings: Settings, layout: Layout, finder: AgentFinder, source: RunView, message: str, *, attached: bool
+) -> RunSpec:
+    """Return the new run: the agent as it is now and may run, with no right that the old one did not have."""
+    left = remaining_ms(source)
+    old = source.spec
+    caller = asking_run(layout)
+    run_id = new_id()
+    resolved = resolve_launch(
+        settings,
+        layout,
+        finder,
+        agent=old.agent.name,
+        task=old.task,
+        cwd=Path(old.cwd),
+        run_id=run_id,
+        ceiling=ceiling_for(layout, old.session_id, caller, *ceilings_of(source)),
+        wishes=Wishes(),
+    )
+    if resolved.agent.runner.type != old.agent.runner.type:
         raise RefusedError(
-            f"Agent {spec.agent.name} was {spec.agent.runner.type} and is {found.runner.type} now: run it afresh.",
+            f"Agent {old.agent.name} was {old.agent.runner.type} and is {resolved.agent.runner.type} now: "
+            "run it afresh.",
             code="agent_changed",
         )
-    return msgspec.structs.replace(found, can_ask=may_ask(found.can_ask, spec.agent.can_ask))
-
-
-def _spec(
-    settings: Settings, layout: Layout, source: RunView, agent: AgentSnapshot, message: str, *, attached: bool
-) -> RunSpec:
-    left = remaining_ms(source)
     if left is not None and left <= 0:
         raise RefusedError(
             f"Run {source.run_id} used up its work time: there is none left to go on with.", code="budget_exhausted"
         )
-    caller = asking_run(layout)
-    depth = max(source.spec.depth, outer_depth() if caller is None else caller.spec.depth + 1)
+    agent = msgspec.structs.replace(resolved.agent, can_ask=may_ask(resolved.agent.can_ask, old.agent.can_ask))
+    depth = max(old.depth, outer_depth() if caller is None else caller.spec.depth + 1)
     limit = settings.max_depth if caller is None else min(settings.max_depth, caller.spec.max_depth)
     check_depth(depth, limit)
     own_limit = limit if agent.max_depth is None else min(limit, agent.max_depth)
     process = own_identity()
     return msgspec.structs.replace(
-        source.spec,
-        run_id=new_id(),
+        old,
+        run_id=run_id,
         agent=agent,
         submitter=process,
         submitted_at=SystemClock().wall_ms(),
         attached_to=process if attached else None,
         depth=depth,
-        max_depth=min(source.spec.max_depth, own_limit),
+        max_depth=min(old.max_depth, own_limit),
         timeout_ms=left,
-        max_spawns_per_run=_spawns_left(layout, source.spec),
+        max_spawns_per_run=_spawns_left(layout, old),
+        launch=resolved.facts,
+        capability_ceiling=resolved.ceiling,
+        capability_audit=resolved.audit,
         resumed_from=source.run_id,
         resume_message=message,
     )
+
+
+def ceilings_of(source: RunView) -> tuple[CapabilityCeiling | None, ...]:
+    """Return every copy of a run's ceiling in its record: whoever changed one has changed nothing by it."""
+    copies = [source.spec.capability_ceiling]
+    if source.status is not None:
+        copies += [source.status.capability_ceiling, *(each.capability_ceiling for each in source.status.steps)]
+    if source.result is not None:
+        copies += [source.result.capability_ceiling, *(each.capability_ceiling for each in source.result.results)]
+    return tuple(copies)
 
 
 def _spawns_left(layout: Layout, source: RunSpec) -> int:

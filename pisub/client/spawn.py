@@ -7,6 +7,7 @@ that the command line can launch without either.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,10 +16,9 @@ from pathlib import Path
 import msgspec
 
 from pisub import arguments
-from pisub.agents.definition import snapshot
-from pisub.agents.discovery import discover
-from pisub.agents.trust import require_trust
+from pisub.agents.discovery import AgentFinder
 from pisub.client.caller import asking_run
+from pisub.client.launching import ceiling_for, require_delegation, resolve_launch
 from pisub.clock import SystemClock
 from pisub.config import Settings, caller_environment, outer_depth
 from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError
@@ -27,6 +27,7 @@ from pisub.launchers.base import Launched
 from pisub.launchers.local import LocalLauncher
 from pisub.launchers.protocol import check_environment
 from pisub.paths import runtime_dir, state_root
+from pisub.preflight.plan import Wishes
 from pisub.process import own_identity
 from pisub.process_limits import soft_limits
 from pisub.protocol.limits import DEFAULT_SPAWNS_PER_RUN, MAX_DURATION_MS, MAX_LABEL_CHARS, MAX_TASK_BYTES
@@ -37,9 +38,10 @@ from pisub.record.model import LaunchNote
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
 from pisub.runs.cascade import ending_kind
+from pisub.runs.ceilings import CapabilityCeiling
 from pisub.runs.lineage import lineage
 from pisub.runs.reconcile import reconcile
-from pisub.runs.spec import AgentSnapshot, LaunchMessage, OnNoHost, RunSpec
+from pisub.runs.spec import LaunchMessage, OnNoHost, RunSpec
 from pisub.utf8 import is_utf8
 
 
@@ -55,6 +57,8 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
         timeout_ms: Deadline of the work; None is the settings' default, 0 is none.
         attached: Whether the run ends with this process.
         environ: The run's whole environment; None is the caller's.
+        ceiling: What the run may have at most, besides what its session and the run above it allow.
+        wishes: What is wanted of the launch beside agent and task.
     """
 
     agent: str
@@ -67,6 +71,8 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
     on_no_host: OnNoHost = OnNoHost.FAIL
     attached: bool = False
     environ: Mapping[str, str] | None = None
+    ceiling: CapabilityCeiling | None = None
+    wishes: Wishes = Wishes()
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,21 +88,28 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     needs_launch: bool
 
 
-def submit(settings: Settings, layout: Layout, request: SpawnRequest) -> Submission:
+def submit(
+    settings: Settings, layout: Layout, request: SpawnRequest, *, finder: AgentFinder | None = None
+) -> Submission:
     """Check a request and write it down as a run. Blocks on files, for some milliseconds.
 
     Raises:
         InvalidArgumentError: The directory, the task, the timeout or an id is not allowed; ``field`` says which.
         UnknownAgentError: There is no such agent.
         UntrustedProjectError: The agent is a project's that nobody has trusted.
-        RefusedError: Children may not delegate that deep, or their run is ending.
+        RefusedError: Children may not delegate that deep, their run is ending, or a ceiling forbids it.
         CapReachedError: A cap has no room for it.
     """
-    return submit_all(settings, layout, [request], paths=["task"])[0]
+    return submit_all(settings, layout, [request], paths=["task"], finder=finder)[0]
 
 
 def submit_all(
-    settings: Settings, layout: Layout, requests: Sequence[SpawnRequest], *, paths: Sequence[str]
+    settings: Settings,
+    layout: Layout,
+    requests: Sequence[SpawnRequest],
+    *,
+    paths: Sequence[str],
+    finder: AgentFinder | None = None,
 ) -> list[Submission]:
     """Check several requests of one session and write all of them down as runs, or none.
 
@@ -105,16 +118,18 @@ def submit_all(
         layout: The record.
         requests: At least one.
         paths: How each is called in an error.
+        finder: Finds agents, and remembers their files; None makes one.
 
     Raises:
         CapReachedError: They do not all fit. Nothing was written.
         PisubError: As in ``submit``, for any of them. Nothing was written.
     """
+    finder = finder or AgentFinder(settings)
     specs: list[RunSpec] = []
     for request in requests:
         _check_types(request)
-        cwd = _checked_cwd(request.cwd)
-        specs.append(_spec(settings, layout, request, resolve_agent(settings, request.agent, cwd), cwd))
+        specs.append(_spec(settings, layout, finder, request, _checked_cwd(request.cwd)))
+    _check_outputs(specs, paths)
     caps = Caps(per_session=settings.max_spawns_per_session, active=settings.max_active_async_runs_per_session)
     created: list[str] = []
     try:
@@ -151,6 +166,7 @@ def spawn_blocking(
     request: SpawnRequest,
     *,
     launcher: LocalLauncher | None = None,
+    finder: AgentFinder | None = None,
     is_given_up: Callable[[], bool] = lambda: False,
 ) -> RunSpec:
     """Submit a run and start its runner, without a loop and without a broker. Returns what was submitted.
@@ -163,6 +179,7 @@ def spawn_blocking(
         layout: The record.
         request: What to run.
         launcher: What starts the runner; None makes one.
+        finder: Finds agents, and remembers their files; None makes one.
         is_given_up: Asked between the two steps; true ends the run instead of launching it.
 
     Raises:
@@ -170,7 +187,7 @@ def spawn_blocking(
         PisubError: As in ``submit``.
     """
     layout.prepare()
-    submission = submit(settings, layout, request)
+    submission = submit(settings, layout, request, finder=finder)
     if submission.needs_launch:
         launch_submitted(layout, submission, launcher or LocalLauncher(settings), is_given_up)
     return submission.spec
@@ -204,13 +221,6 @@ def _launch(launcher: LocalLauncher, message: LaunchMessage, is_given_up: Callab
     if is_given_up():
         raise LaunchError("its caller gave it up.")
     return launcher.launch_blocking(message)
-
-
-def resolve_agent(settings: Settings, name: str, cwd: Path) -> AgentSnapshot:
-    """Find an agent as it is seen from a directory, with its right to run code checked."""
-    definition = discover(settings, cwd).get(name)
-    require_trust(settings, definition)
-    return snapshot(definition)
 
 
 def record_launch_error(layout: Layout, run_id: str, error: BaseException) -> LaunchError:
@@ -248,24 +258,35 @@ def _checked_cwd(cwd: Path | None) -> Path:
     return directory
 
 
-def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: AgentSnapshot, cwd: Path) -> RunSpec:
+def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: SpawnRequest, cwd: Path) -> RunSpec:
     run_id = new_id() if request.run_id is None else check_id(request.run_id)
     process = own_identity()
     session_id = check_session_id(request.session_id)
     parent = asking_run(layout)
     if parent is not None:
         _check_parent(layout, parent, session_id)
+    resolved = resolve_launch(
+        settings,
+        layout,
+        finder,
+        agent=request.agent,
+        task=_checked_task(request.task),
+        cwd=cwd,
+        run_id=run_id,
+        ceiling=ceiling_for(layout, session_id, parent, request.ceiling),
+        wishes=request.wishes,
+    )
     place = lineage(
         None if parent is None else parent.spec,
         max_depth=settings.max_depth,
-        agent_max_depth=agent.max_depth,
+        agent_max_depth=resolved.agent.max_depth,
         outer_depth=outer_depth(),
     )
     return RunSpec(
         run_id=run_id,
         session_id=session_id,
-        agent=agent,
-        task=_checked_task(request.task),
+        agent=resolved.agent,
+        task=request.task,
         cwd=str(cwd),
         submitter=process,
         submitted_at=SystemClock().wall_ms(),
@@ -276,11 +297,31 @@ def _spec(settings: Settings, layout: Layout, request: SpawnRequest, agent: Agen
         max_spawns_per_run=settings.max_spawns_per_run or DEFAULT_SPAWNS_PER_RUN,
         parent_run_id=place.parent_run_id,
         root_run_id=place.root_run_id,
-        timeout_ms=_checked_timeout(settings.timeout_ms if request.timeout_ms is None else request.timeout_ms),
+        timeout_ms=_checked_timeout(
+            next(each for each in (request.timeout_ms, resolved.timeout_ms, settings.timeout_ms) if each is not None)
+        ),
         on_no_host=OnNoHost(request.on_no_host),
         ask_timeout_ms=settings.ask_timeout_ms or None,
         question_timeout_ms=settings.question_timeout_ms or None,
+        launch=resolved.facts,
+        capability_ceiling=resolved.ceiling,
+        capability_audit=resolved.audit,
     )
+
+
+def _check_outputs(specs: Sequence[RunSpec], paths: Sequence[str]) -> None:
+    """Refuse two runs of a batch that would write one file, however each names it."""
+    taken: dict[str, str] = {}
+    for spec, path in zip(specs, paths, strict=True):
+        output = None if spec.launch is None else spec.launch.output_path
+        if output is None:
+            continue
+        place = os.path.realpath(output).casefold()
+        if place in taken:
+            raise InvalidArgumentError(
+                f"{taken[place]} and {path} would both write {output}: give each an output of its own.", field="output"
+            )
+        taken[place] = path
 
 
 def _check_parent(layout: Layout, parent: RunView, session_id: str) -> None:
@@ -297,6 +338,7 @@ def _check_parent(layout: Layout, parent: RunView, session_id: str) -> None:
             "its end go to that host. Name no other session.",
             code="session_not_own",
         )
+    require_delegation(parent)
 
 
 def _checked_task(task: str) -> str:

@@ -71,7 +71,7 @@ def preflight(
         InvalidArgumentError: A model is named that the host does not have, or a thinking level that is none.
     """
     try:
-        _check_request(request)
+        check_request(request)
         catalog = finder.find(request.cwd, scope=request.agent_scope)
         agent = _agent(catalog, request)
         plan = plan_for(settings, catalog.project_root, agent, request)
@@ -185,7 +185,12 @@ def build_contract(
     return msgspec.structs.replace(contract, digest=contract_digest(contract))
 
 
-def _check_request(request: PreflightRequest) -> None:
+def check_request(request: PreflightRequest) -> None:
+    """Check what can be checked without the agent, in the contract's order.
+
+    Raises:
+        PreflightRefusal: A value is none that could be launched with.
+    """
     if not request.cwd.is_dir():
         raise PreflightRefusal("invalid_cwd", f"The working directory {request.cwd} does not exist.")
     context = request.wishes.context

@@ -10,6 +10,7 @@ import msgspec
 
 from pisub.process import ProcessIdentity, boot_id
 from pisub.protocol.runs import RunState
+from pisub.record.launch_facts import result_of_launch, status_of_launch
 from pisub.record.model import (
     ControlRequest,
     ProcessTerminalProof,
@@ -63,7 +64,7 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
 
 def initial_status(spec: RunSpec, process: ProcessIdentity, *, started_at: int) -> RunStatus:
     """Return the status with which a run begins: running, one step."""
-    return RunStatus(
+    status = RunStatus(
         run_id=spec.run_id,
         session_id=spec.session_id,
         state=RunState.RUNNING,
@@ -75,6 +76,7 @@ def initial_status(spec: RunSpec, process: ProcessIdentity, *, started_at: int) 
         steps=(Step(agent=spec.agent.name, status="running", label=spec.label, started_at=started_at),),
         timeout_ms=spec.timeout_ms,
     )
+    return status_of_launch(status, spec)
 
 
 def end_status(last: RunStatus, result: RunResult) -> RunStatus:
@@ -112,7 +114,7 @@ def result_of_death(death: Death) -> RunResult:
     if death.stderr_tail and state is RunState.FAILED:
         error = f"{error}\n{death.stderr_tail}"
     waited_ms = 0 if death.status is None else death.status.waiting_for_human_ms
-    return RunResult(
+    result = RunResult(
         run_id=death.spec.run_id,
         session_id=death.spec.session_id,
         agent=death.spec.agent.name,
@@ -135,13 +137,14 @@ def result_of_death(death: Death) -> RunResult:
         parent_run_id=death.spec.parent_run_id,
         reported_by="reconciler",
     )
+    return result_of_launch(result, death.spec)
 
 
 def result_of_status(spec: RunSpec, status: RunStatus) -> RunResult:
     """Return a result for a terminal status whose result was lost."""
     ended_at = status.ended_at or status.last_update
     is_success = status.state is RunState.COMPLETE
-    return RunResult(
+    result = RunResult(
         run_id=spec.run_id,
         session_id=spec.session_id,
         agent=spec.agent.name,
@@ -160,6 +163,7 @@ def result_of_status(spec: RunSpec, status: RunStatus) -> RunResult:
         parent_run_id=spec.parent_run_id,
         reported_by="reconciler",
     )
+    return result_of_launch(result, spec)
 
 
 def _cause(death: Death) -> tuple[RunState, str, str]:

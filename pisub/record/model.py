@@ -10,6 +10,7 @@ from pisub.protocol.base import Part, Record
 from pisub.protocol.checkpoint import Answer, AskResult, Question
 from pisub.protocol.runs import RunState
 from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
+from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 
 
 class LaunchNote(Record, frozen=True, kw_only=True):
@@ -39,6 +40,8 @@ class Step(Part, frozen=True, kw_only=True):
     duration_ms: int | None = None
     exit_code: int | None = None
     error: str | None = None
+    capability_ceiling: CapabilityCeiling | None = None
+    capability_audit: CapabilityAudit | None = None
 
 
 class SteeringEntry(Part, frozen=True, kw_only=True):
@@ -103,6 +106,14 @@ class RunStatus(Record, frozen=True, kw_only=True):
     output_file: str | None = None
     #: Where the child can be resumed: its session file.
     session_file: str | None = None
+    #: ``fresh`` or ``fork``, and the digests that a preflight of equal inputs shows (see ``LaunchFacts``).
+    context: str | None = None
+    definition_digest: str | None = None
+    launch_contract_digest: str | None = None
+    contract_digest: str | None = None
+    #: What the run may have at most, and what that took away; absent without a ceiling.
+    capability_ceiling: CapabilityCeiling | None = None
+    capability_audit: CapabilityAudit | None = None
 
 
 class ResultItem(Part, frozen=True, kw_only=True):
@@ -113,6 +124,9 @@ class ResultItem(Part, frozen=True, kw_only=True):
     exit_code: int | None = None
     output: str = ""
     error: str | None = None
+    launch_contract_digest: str | None = None
+    capability_ceiling: CapabilityCeiling | None = None
+    capability_audit: CapabilityAudit | None = None
 
 
 class RunResult(Record, frozen=True, kw_only=True):
@@ -156,6 +170,12 @@ class RunResult(Record, frozen=True, kw_only=True):
     parent_run_id: str | None = None
     #: ``runner``, or ``reconciler`` where the runner was gone before it could say how it ended.
     reported_by: str = "runner"
+    #: As in the status.
+    definition_digest: str | None = None
+    launch_contract_digest: str | None = None
+    contract_digest: str | None = None
+    capability_ceiling: CapabilityCeiling | None = None
+    capability_audit: CapabilityAudit | None = None
 
 
 class ProcessTerminalProof(Record, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from pisub.protocol.limits import (
     DEFAULT_TIMEOUT_MS,
 )
 from pisub.protocol.version import RECORD_VERSION
+from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 
 
 class OnNoHost(enum.StrEnum):
@@ -58,6 +59,28 @@ class AgentSnapshot(Part, frozen=True, kw_only=True):
     max_depth: int | None = None
 
 
+class LaunchFacts(Part, frozen=True, kw_only=True):
+    """What a launch was resolved to, with the digests that a preflight of equal inputs shows.
+
+    Attributes:
+        definition_digest: Of the agent as its file says it.
+        launch_contract_digest: Of what the child is launched with.
+        contract_digest: Of the whole contract, this run's paths included.
+        context: ``fresh`` or ``fork``.
+        effective_tools: What the child may call; None where nothing restricts it.
+        output_path: Where its result is written besides the record.
+        output_mode: ``inline``, or ``file-only``: the result says only where that is.
+    """
+
+    definition_digest: str
+    launch_contract_digest: str
+    contract_digest: str
+    context: str = "fresh"
+    effective_tools: tuple[str, ...] | None = None
+    output_path: str | None = None
+    output_mode: str = "inline"
+
+
 class RunSpec(Record, frozen=True, kw_only=True):
     """One run, as submitted. Written once (create-once), 0600.
 
@@ -72,6 +95,9 @@ class RunSpec(Record, frozen=True, kw_only=True):
         root_run_id: The first run above it; null where it is that itself.
         max_spawns_per_run: Of a first run: how many runs may be started below it in all.
         task: The prompt, at most ``limits.MAX_TASK_BYTES`` of UTF-8. A run that resumes another has that one's task.
+        launch: What the launch was resolved to; null for a run that nobody resolved, as in tests of the runner.
+        capability_ceiling: What the run may have at most, and what it starts. A snapshot: it holds for good.
+        capability_audit: What the ceiling took away.
         resumed_from: The run that this one goes on with; null for a fresh one.
         resume_message: What the child was told with the resume.
     """
@@ -96,6 +122,9 @@ class RunSpec(Record, frozen=True, kw_only=True):
     ask_timeout_ms: int | None = DEFAULT_ASK_TIMEOUT_MS
     question_timeout_ms: int | None = DEFAULT_QUESTION_TIMEOUT_MS
     stop_grace_ms: int = 3_000
+    launch: LaunchFacts | None = None
+    capability_ceiling: CapabilityCeiling | None = None
+    capability_audit: CapabilityAudit | None = None
     resumed_from: str | None = None
     resume_message: str = ""
 

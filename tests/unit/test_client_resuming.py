@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pisub.agents.definition import snapshot
+from pisub.agents.discovery import discover
 from pisub.client.resuming import ResumeRequest, match_answers, submit_resume
-from pisub.client.spawn import resolve_agent
 from pisub.config import DEPTH_VARIABLE, RUN_ID_VARIABLE, Settings
 from pisub.errors import (
     InvalidArgumentError,
@@ -66,7 +67,7 @@ def make_run(
     values: dict[str, object] = {
         "run_id": new_id(),
         "session_id": "s",
-        "agent": resolve_agent(settings, agent, project.root),
+        "agent": snapshot(discover(settings, project.root).get(agent)),
         "task": "the task",
         "cwd": str(project.root),
         "submitter": own_identity(),
@@ -122,6 +123,7 @@ def test_what_was_paused_complete_or_failed_is_gone_on_with_and_only_its_work_ti
         old,
         run_id=spec.run_id,
         submitted_at=spec.submitted_at,
+        launch=spec.launch,
         timeout_ms=5_000,
         resumed_from=source,
         resume_message="go on",
@@ -204,7 +206,7 @@ def test_a_resume_is_checked_for_its_depth(
 
 
 def test_a_right_to_ask_that_was_not_there_does_not_come_with_a_resume(settings: Settings, project: Project) -> None:
-    agent = msgspec.structs.replace(resolve_agent(settings, "listen", project.root), can_ask=False)
+    agent = msgspec.structs.replace(snapshot(discover(settings, project.root).get("listen")), can_ask=False)
     layout = Layout.of(settings)
     run_id = make_run(settings, project)
     spec = msgspec.structs.replace(read_run(layout, run_id).spec, agent=agent)

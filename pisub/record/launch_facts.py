@@ -1,0 +1,51 @@
+"""What a status and a result say of the launch: taken from the run's spec, by these two functions alone.
+
+So the runner, and whoever writes the end of one that died, say the same.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from pisub.record.model import RunResult, RunStatus
+from pisub.runs.spec import RunSpec
+
+
+def status_of_launch(status: RunStatus, spec: RunSpec) -> RunStatus:
+    """Return a status with what it says of the launch."""
+    facts, ceiling, audit = spec.launch, spec.capability_ceiling, spec.capability_audit
+    steps = status.steps
+    if ceiling is not None:
+        steps = tuple(
+            msgspec.structs.replace(each, capability_ceiling=ceiling, capability_audit=audit) for each in steps
+        )
+    return msgspec.structs.replace(
+        status,
+        context=None if facts is None else facts.context,
+        definition_digest=None if facts is None else facts.definition_digest,
+        launch_contract_digest=None if facts is None else facts.launch_contract_digest,
+        contract_digest=None if facts is None else facts.contract_digest,
+        capability_ceiling=ceiling,
+        capability_audit=audit,
+        steps=steps,
+    )
+
+
+def result_of_launch(result: RunResult, spec: RunSpec) -> RunResult:
+    """Return a result with what it says of the launch."""
+    facts, ceiling, audit = spec.launch, spec.capability_ceiling, spec.capability_audit
+    digest = None if facts is None else facts.launch_contract_digest
+    return msgspec.structs.replace(
+        result,
+        definition_digest=None if facts is None else facts.definition_digest,
+        launch_contract_digest=digest,
+        contract_digest=None if facts is None else facts.contract_digest,
+        capability_ceiling=ceiling,
+        capability_audit=audit,
+        results=tuple(
+            msgspec.structs.replace(
+                each, launch_contract_digest=digest, capability_ceiling=ceiling, capability_audit=audit
+            )
+            for each in result.results
+        ),
+    )
