@@ -32,6 +32,7 @@ from pisub.utf8 import without_surrogates
 from .activity import ActivityWatch
 from .effects import Verdict
 from .machine import Phase, Snapshot
+from .output_file import Saved, save_output
 
 _MAX_LINE_CHARS = 8 * KIB
 _SUMMARY_CHARS = 200
@@ -67,6 +68,7 @@ class Recorder:
         self._newest: JournalEvent | None = None
         self._dirty_since: float | None = None
         self._must_write_now = False
+        self._saved: Saved | None = None
 
     @property
     def has_artifacts(self) -> bool:
@@ -221,6 +223,9 @@ class Recorder:
         settled = verdict.settled or eng.Settled()
         output, path, size, digest = self._text(settled)
         state = verdict.state
+        saved = self._save(output, path) if state is RunState.COMPLETE else None
+        if saved is not None and self._spec.launch is not None and self._spec.launch.output_mode == "file-only":
+            output, path = f"The result is in {saved} ({size} bytes).", path or saved
         error = without_surrogates(verdict.error)  # the agent's own words
         status = msgspec.structs.replace(self.status(snapshot), output_file=path or self._existing_output())
         is_success = state is RunState.COMPLETE
@@ -236,6 +241,7 @@ class Recorder:
             output_path=path or None,
             output_bytes=size,
             output_sha256=digest or None,
+            saved_output=saved,
             error=error,
             reason=verdict.reason,
             results=(
@@ -258,6 +264,17 @@ class Recorder:
             parent_run_id=self._spec.parent_run_id,
         )
         return status, result_of_launch(result, self._spec)
+
+    def _save(self, output: str, whole_file: str) -> str | None:
+        """Write the result to the file that the launch names; returns its path where it is there."""
+        wanted = None if self._spec.launch is None else self._spec.launch.output_path
+        if wanted is None:
+            return None
+        if self._saved is None:  # an end is computed again where the disk refused it
+            self._saved = save_output(wanted, output.encode(), whole_file, started_at=self._started_at)
+            if self._saved.problem:
+                self.write_line("subagent.output.failed", {"error": self._saved.problem})
+        return self._saved.path or None
 
     def _existing_session(self) -> str | None:
         path = self._paths.session

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -30,6 +31,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     on_no_host: OnNoHost = OnNoHost.FAIL
     is_attached: bool = True
+    ceiling: dict[str, Any] | None = None
+    wishes: dict[str, Any] = {}
 
 
 async def run_watched(
@@ -49,6 +52,8 @@ async def run_watched(
             timeout_ms=request.timeout_ms,
             on_no_host=request.on_no_host,
             attached=request.is_attached,
+            ceiling=request.ceiling,
+            **request.wishes,
         )
         progress.run_id = run.id
         progress.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))

@@ -13,6 +13,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from pisub.cli.ceilings import declare_ceiling
 from pisub.cli.exits import help_table
 from pisub.cli.moments import age_ms, since
 from pisub.errors import InvalidArgumentError
@@ -99,6 +100,9 @@ def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer questions from a YAML or JSON list instead of the terminal"
     )
+    parser.add_argument("--output", metavar="FILE", help="also write its result to a file")
+    parser.add_argument("--skill", metavar="LIST", help="skills that it is given, separated by commas")
+    declare_ceiling(parser, "the run")
     _json(parser)
 
 
@@ -255,6 +259,7 @@ def _host(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="ask by JSON lines on standard output and input (the Extension UI protocol), for IDEs",
     )
+    declare_ceiling(parser, "the session's runs")
     _json(parser)
 
 
@@ -273,7 +278,30 @@ def _caps(parser: argparse.ArgumentParser) -> None:
 
 
 def _agents(parser: argparse.ArgumentParser) -> None:
+    _where(parser)
+    _session(parser, "the session whose ceiling is shown (default: PISUB_SESSION, else the project's inbox session)")
+    _json(parser)
+
+
+def _where(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cwd", metavar="D", type=Path, help="the project to look in (default: here)")
+    parser.add_argument(
+        "--scope", choices=["user", "project", "both"], default="both", help="whose agents, beside builtin ones"
+    )
+
+
+def _preflight(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("agent", metavar="AGENT", help="the agent's name (see `pisub agents`)")
+    parser.add_argument("task", metavar="TASK", nargs="?", help="what it should do; `-` reads standard input")
+    _where(parser)
+    _session(parser, "the session that the run would belong to (default: PISUB_SESSION, else the inbox session)")
+    parser.add_argument("--run-id", metavar="ID", help="the id that the run would have: it is part of its paths")
+    parser.add_argument("--context", metavar="C", help="fresh or fork")
+    parser.add_argument("--model", metavar="M", help="a model, for an agent that is a prompt")
+    parser.add_argument("--thinking", metavar="L", help="a level of thinking, likewise")
+    parser.add_argument("--skill", metavar="LIST", help="skills, separated by commas")
+    parser.add_argument("--output", metavar="FILE", help="a file that the result is written to")
+    declare_ceiling(parser, "the run")
     _json(parser)
 
 
@@ -314,6 +342,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("caps", "caps", "show how much a session may start, or let it start more", _caps),
     Command("broker", "broker", "start, look at, trace or stop the broker", _broker),
     Command("agents", "agents", "list agents", _agents),
+    Command("preflight", "preflight", "show what exactly a run would be launched with", _preflight),
     Command("trust", "trust", "let a project's agents run code", _trust),
     Command("doctor", "doctor", "check this machine's setup", _json),
     Command("smoke", "smoke", "check that questions reach a human, in a directory of its own", _json),

@@ -20,7 +20,7 @@ from pisub.client.bus import Bus
 from pisub.client.draining import IdleOutcome, wait_until_idle
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
-from pisub.client.launching import wishes_of
+from pisub.client.launching import LAUNCH_SOURCE, wishes_of
 from pisub.client.rules import SessionRules
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
@@ -113,7 +113,7 @@ class Client(SessionRules):
             on_no_host=on_no_host,
             attached=attached,
             environ=environ,
-            ceiling=None if ceiling is None else check_ceiling(ceiling, "launch"),
+            ceiling=None if ceiling is None else check_ceiling(ceiling, LAUNCH_SOURCE),
             wishes=wishes_of(wishes),
         )
         given_up = threading.Event()

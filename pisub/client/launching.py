@@ -29,6 +29,9 @@ from pisub.record.reader import RunView
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling, check_ceiling, intersect, require_none
 from pisub.runs.spec import AgentSnapshot, LaunchFacts
 
+#: Who asks for a ceiling that comes with one launch.
+LAUNCH_SOURCE: Final = "launch"
+
 
 class ResolvedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """What goes into the spec of a run.
@@ -162,7 +165,7 @@ def preflight_in(
     directory = arguments.path(own.pop("cwd", Path.cwd()), "cwd").expanduser().absolute()
     policy = own.pop("ceiling", None)
     ceiling = ceiling_for(
-        layout, session_id, asking_run(layout), None if policy is None else check_ceiling(policy, "launch")
+        layout, session_id, asking_run(layout), None if policy is None else check_ceiling(policy, LAUNCH_SOURCE)
     )
     for key in _PATH_FIELDS:
         if key in own:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pisub.cli.authority import refuse_children
+from pisub.cli.ceilings import read_ceiling
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.interrupts import Interrupts
@@ -19,6 +20,7 @@ from pisub.cli.render import STATE_COLORS
 from pisub.cli.select import choose_dialogs, inbox_session
 from pisub.client.api import host
 from pisub.client.hosting import Host
+from pisub.client.launching import put_ceiling
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.hosting.dialogs import DialogContext, Dialogs
@@ -32,6 +34,23 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Host a session until Ctrl-C."""
     refuse_children(Layout.of(settings), "be the host of a session")
     session_id = settings.session or inbox_session(Path.cwd())
+    policy = read_ceiling(arguments)
+    # Before it is the host, so that nothing is launched without; its end, or this process's, ends it.
+    ceiling = None if policy is None else put_ceiling(_prepared(settings), session_id, "pisub host", policy)
+    try:
+        return _serve(arguments, console, settings, session_id)
+    finally:
+        if ceiling is not None:
+            ceiling.dispose()
+
+
+def _prepared(settings: Settings) -> Layout:
+    layout = Layout.of(settings)
+    layout.prepare()
+    return layout
+
+
+def _serve(arguments: Namespace, console: Console, settings: Settings, session_id: str) -> Exit:
     if arguments.stdio:
         if console.is_json:
             raise InvalidArgumentError("--stdio has standard output for itself: leave --json out.", field="stdio")

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
+from pisub.cli.ceilings import read_ceiling
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.select import choose_dialogs, inbox_session, read_task
 from pisub.cli.trusting import require_trusted
+from pisub.client.launching import LAUNCH_SOURCE, wishes_of
 from pisub.client.spawn import SpawnRequest, spawn_blocking
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.record.layout import Layout
+from pisub.runs.ceilings import check_ceiling
 from pisub.runs.spec import OnNoHost
 
 
@@ -32,6 +36,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
 
 def _detached(arguments: Namespace, console: Console, settings: Settings, task: str, cwd: Path) -> Exit:
     layout = Layout.of(settings)
+    policy = read_ceiling(arguments)
     request = SpawnRequest(
         agent=arguments.agent,
         task=task,
@@ -40,6 +45,8 @@ def _detached(arguments: Namespace, console: Console, settings: Settings, task: 
         label=arguments.label,
         timeout_ms=_timeout_ms(arguments),
         on_no_host=OnNoHost(arguments.ask or OnNoHost.WAIT),
+        ceiling=None if policy is None else check_ceiling(policy, LAUNCH_SOURCE),
+        wishes=wishes_of(_wishes(arguments)),
     )
     spec = spawn_blocking(settings, layout, request)
     if console.is_json:
@@ -72,6 +79,8 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
         label=arguments.label,
         timeout_ms=_timeout_ms(arguments),
         on_no_host=OnNoHost(arguments.ask or OnNoHost.FAIL),
+        ceiling=read_ceiling(arguments),
+        wishes=_wishes(arguments),
     )
     client, result = asyncio.run(
         run_watched(settings, console, request, dialogs, is_scripted=arguments.answers is not None)
@@ -79,6 +88,11 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
     for artifact in () if console.is_json else result.artifacts:
         console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
     return print_result(console, client.layout, result)
+
+
+def _wishes(arguments: Namespace) -> dict[str, Any]:
+    wishes = {"output": arguments.output, "skill": arguments.skill}
+    return {key: value for key, value in wishes.items() if value is not None}
 
 
 def _timeout_ms(arguments: Namespace) -> int | None:
