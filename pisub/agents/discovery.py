@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from pisub.agents.definition import AgentDefinition, AgentSource, show_path
 from pisub.agents.files import MAX_AGENT_FILE_BYTES, MAX_AGENT_FILES, read_bounded, stamp_of, walk_folder
 from pisub.agents.packages import InstalledPackages
 from pisub.agents.parsing import parse_agent
+from pisub.agents.runtime import RuntimeAgents
 from pisub.config import Settings, user_config_dir
 from pisub.errors import InvalidAgentError
 
@@ -57,16 +58,17 @@ class AgentFinder:
         self._user_folder = user_folder or user_config_dir() / "agents"
         self._packages = packages or InstalledPackages()
         self._known: dict[tuple[Path, AgentSource, Path | None], tuple[tuple[int, ...], _Found]] = {}
+        #: Agents that this program registered.
+        self.runtime = RuntimeAgents()
         #: How many files were read, since the beginning.
         self.files_read = 0
 
-    def find(self, cwd: Path, *, scope: Scope = "both", runtime: Sequence[AgentDefinition] = ()) -> Catalog:
+    def find(self, cwd: Path, *, scope: Scope = "both") -> Catalog:
         """Find the agents for a directory.
 
         Args:
             cwd: The directory that a run would work in.
             scope: Whose agents are wanted: ``user``, ``project``, and anything else means both.
-            runtime: Agents that a program registered.
 
         Raises:
             InvalidAgentError: A runtime agent has the name of another one.
@@ -84,6 +86,7 @@ class AgentFinder:
                     count += 1
                     found.append((folder.rank, each))
             places.append(Place(folder.source, folder.path, folder.path.is_dir(), count))
+        runtime = self.runtime.agents
         check_runtime(runtime, (agent for _, agent in found))
         found.extend((_RUNTIME_RANK, agent) for agent in runtime)
         return resolve(found, problems, root=root, cwd=cwd, places=places, scope=scope)
@@ -161,6 +164,11 @@ class AgentFinder:
                 field=error.field,
                 is_blocking=not is_missing,
             )
+
+
+def builtin_names() -> frozenset[str]:
+    """Return the names of pisub's own agents."""
+    return frozenset(path.stem for path in walk_folder(BUILTIN_FOLDER))
 
 
 def discover(settings: Settings, cwd: Path, *, user_folder: Path | None = None) -> Catalog:

@@ -33,6 +33,7 @@ class Host:
         self.run = client.run
         self.runs = client.runs
         self.preflight = client.preflight
+        self.register_agent = client.register_agent
         self.register_ceiling = client.register_ceiling
         self.wait = client.wait
         self.wait_until_idle = client.wait_until_idle

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pisub.agents.discovery import AgentFinder
+from pisub.agents.discovery import AgentFinder, builtin_names
+from pisub.agents.runtime import RuntimeRegistration
 from pisub.client.launching import preflight_in, put_ceiling
 from pisub.config import Settings
 from pisub.preflight.contract import Preflight
@@ -65,6 +66,19 @@ class SessionRules:
             session_id=self.session_id,
             given={"agent": agent, "task": task, "cwd": cwd, "run_id": run_id, "ceiling": ceiling, **wishes},
         )
+
+    def register_agent(self, name: str, definition: Mapping[str, Any]) -> RuntimeRegistration:
+        """Register an agent for what this program launches, until it is disposed of. No file is written.
+
+        Args:
+            name: As ``spawn`` takes it; no builtin's, and no other agent's of any directory that is launched in.
+            definition: ``description`` and ``systemPrompt``, and what an agent's file may say, under the same names; to
+                be run it needs a ``runner``.
+
+        Raises:
+            InvalidAgentError: It is no definition, or the name is taken.
+        """
+        return self._finder.runtime.register(name, definition, builtin=builtin_names())
 
     def register_ceiling(self, source: str, ceiling: Mapping[str, Any]) -> CeilingHandle:
         """Put a capability ceiling over the session, for as long as this process lives or until it is disposed of.

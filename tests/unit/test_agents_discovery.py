@@ -10,8 +10,7 @@ import pytest
 
 from pisub.agents import frontmatter
 from pisub.agents.catalog import Catalog, Scope
-from pisub.agents.definition import AgentDefinition, AgentSource
-from pisub.agents.discovery import AgentFinder, discover, find_project_root
+from pisub.agents.discovery import AgentFinder, builtin_names, discover, find_project_root
 from pisub.agents.packages import InstalledPackages, package_folders
 from pisub.config import Settings
 from pisub.errors import AmbiguousAgentError, InvalidAgentError, UnknownAgentError
@@ -326,12 +325,17 @@ def test_the_configuration_disables_and_changes_agents(tmp_path: Path, project: 
 def test_a_runtime_agent_that_collides_with_any_configured_one_stops_discovery(tmp_path: Path, project: Path) -> None:
     agent(tmp_path / "user/agents", "hidden", keys="alias: h")
     agent(project / ".pisub/agents", "hidden")
-    for name in ("hidden", "h", "scout"):
-        mine = AgentDefinition(name=name, description="d", source=AgentSource.RUNTIME, file=Path(f"runtime:{name}"))
+    for name in ("hidden", "h"):
+        finds = finder(tmp_path)
+        finds.runtime.register(name, {"description": "d", "systemPrompt": "p"}, builtin=builtin_names())
         with pytest.raises(InvalidAgentError, match="collides"):
-            finder(tmp_path).find(project, scope="project", runtime=(mine,))
-    mine = AgentDefinition(name="own", description="d", source=AgentSource.RUNTIME, file=Path("runtime:own"))
-    assert finder(tmp_path).find(project, runtime=(mine,)).get("own").source == "runtime"
+            finds.find(project, scope="project")
+    finds = finder(tmp_path)
+    registration = finds.runtime.register("own", {"description": "d", "systemPrompt": "p"}, builtin=builtin_names())
+    assert finds.find(project).get("own").source == "runtime"
+    registration.dispose()
+    with pytest.raises(UnknownAgentError):
+        finds.find(project).get("own")
 
 
 def test_every_builtin_agent_is_sound_and_says_what_it_may_do(tmp_path: Path, project: Path) -> None:
