@@ -60,6 +60,8 @@ class _Plain:
         self._above: set[int] = set()
 
     def copy(self, value: object, depth: int) -> object:
+        if depth > MAX_BINDING_DEPTH:
+            raise BindingsError(f"extensionBindings nests deeper than {MAX_BINDING_DEPTH}")
         match value:
             case None | bool() | str():
                 return value
@@ -80,8 +82,6 @@ class _Plain:
         return value
 
     def _container(self, value: list[object] | dict[object, object], depth: int) -> object:
-        if depth > MAX_BINDING_DEPTH:
-            raise BindingsError(f"extensionBindings nests deeper than {MAX_BINDING_DEPTH}")
         if id(value) in self._above:
             raise BindingsError("extensionBindings holds itself")
         self._above.add(id(value))

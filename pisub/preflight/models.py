@@ -29,10 +29,9 @@ class ModelInfo(Part, frozen=True, kw_only=True):
 
 
 class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The models in the order in which they would be tried. ``is_proven``: all are among those that the host has."""
+    """The models in the order in which they would be tried."""
 
     candidates: tuple[str, ...] = ()
-    is_proven: bool = True
 
     @property
     def model(self) -> str | None:
@@ -68,7 +67,7 @@ def resolve_models(
         names = [_known(name, available, preferred_provider) for name in names]
     if chosen is None and parent is not None:
         names.insert(0, parent.name)
-    return ModelPlan(candidates=tuple(dict.fromkeys(names)), is_proven=available is not None or not names)
+    return ModelPlan(candidates=tuple(dict.fromkeys(names)))
 
 
 def resolve_thinking(requested: str | bool | None, agent_level: str | None) -> str | None:
