@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ONE_ROUND = ("--rounds", "1", "--seconds", "0.1")
 RUNS = {
+    "agents": (*ONE_ROUND, "--agents", "20"),
     "bus": (*ONE_ROUND, "--k", "1", "8"),
     "broker": (*ONE_ROUND, "--k", "1", "16"),
     "askers": (
