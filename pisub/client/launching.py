@@ -96,14 +96,14 @@ def resolve_launch(
     """
     catalog = finder.find(cwd)
     definition = catalog.get(agent)
-    require_trust(settings, definition)
-    kept = snapshot(definition)
     request = PreflightRequest(agent=agent, task=task, cwd=cwd, wishes=wishes, run_id=run_id, ceiling=ceiling)
     try:
         check_request(request)
         plan = plan_for(settings, catalog.project_root, definition, request)
     except PreflightRefusal as refusal:
         raise RefusedError(refusal.message, code=refusal.code, field="agent") from refusal
+    require_trust(settings, definition)
+    kept = snapshot(definition)
     contract = build_contract(plan, layout.runs, catalog, request)
     return ResolvedLaunch(
         agent=msgspec.structs.replace(
