@@ -79,15 +79,27 @@ def is_trusted(settings: Settings, project_root: Path) -> bool:
     return record is not None and secrets.compare_digest(record.digest, agents_digest(project_root))
 
 
-def trust(settings: Settings, project_root: Path) -> TrustRecord:
-    """Record that the user trusts the project as it is now; replaces an older record.
+def trust(settings: Settings, project_root: Path, *, shown: str | None = None) -> TrustRecord:
+    """Record that the user trusts the project; replaces an older record.
+
+    Args:
+        settings: Where the user's state lies.
+        project_root: The project.
+        shown: Its digest from before it was shown to the user; None trusts it as it is now.
 
     Raises:
-        UntrustedProjectError: Its agents folders cannot be read whole.
+        UntrustedProjectError: Its agents folders cannot be read whole, or changed since they were shown.
         UnsafePathError: The state directory is not the user's own.
     """
     root = os.fsencode(project_root.resolve()).decode("utf-8", "backslashreplace")
-    record = TrustRecord(root=root, digest=agents_digest(project_root))
+    digest = agents_digest(project_root)
+    if shown is not None and not secrets.compare_digest(shown, digest):
+        raise UntrustedProjectError(
+            f"The agents of the project {show_path(project_root)} changed while they were looked at, so they are not "
+            "trusted: look at them again.",
+            field="agent",
+        )
+    record = TrustRecord(root=root, digest=digest)
     path = _record_path(settings, project_root)
     ensure_private_dir(state_root(settings))
     ensure_private_dir(path.parent)

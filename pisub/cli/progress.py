@@ -49,7 +49,8 @@ class Progress:
         if self.run_id not in {None, context.run_id}:
             return  # another run of the session: nobody shows its events here
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ask(context.ask_id).wait(), _CATCH_UP_S)
+            async with asyncio.timeout(_CATCH_UP_S):
+                await self._ask(context.ask_id).wait()
 
     @contextlib.asynccontextmanager
     async def holding(self) -> AsyncGenerator[None]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from pisub.agents.catalog import Catalog
 from pisub.agents.definition import AgentDefinition, AgentSource
 from pisub.agents.discovery import discover
-from pisub.agents.trust import require_trust, trust
+from pisub.agents.trust import agents_digest, require_trust, trust
 from pisub.cli.console import Console, safe_line
 from pisub.config import Settings
 from pisub.errors import UntrustedProjectError
@@ -24,6 +24,18 @@ def what_runs(agent: AgentDefinition) -> str:
     if runner is None:
         return "nothing (a prompt only)"
     return safe_line(f"{runner.type}: {runner.target or ' '.join(runner.argv)}")
+
+
+def look_at_project(settings: Settings, directory: Path) -> tuple[Catalog, str]:
+    """Return what there is to show of a directory's project, and the digest that a yes to it is about.
+
+    The digest is taken first: whatever changes after it is not what the yes was about.
+
+    Raises:
+        UntrustedProjectError: The project's agents folders cannot be read whole.
+    """
+    digest = agents_digest(discover(settings, directory).project_root)
+    return discover(settings, directory), digest
 
 
 def show_project(console: Console, catalog: Catalog) -> None:
@@ -53,7 +65,8 @@ def require_trusted(settings: Settings, console: Console, name: str, cwd: Path) 
     except UntrustedProjectError:
         if not console.is_interactive:
             raise
+        catalog, shown = look_at_project(settings, cwd)
         show_project(console, catalog)
         if not console.confirm("Trust the agents of this project, and the code that they name?"):
             raise
-        trust(settings, catalog.project_root)
+        trust(settings, catalog.project_root, shown=shown)

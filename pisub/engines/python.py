@@ -138,8 +138,13 @@ def _end_leftovers(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.wait(left, timeout=LEFTOVER_S))
+    loop.run_until_complete(_close_generators(loop))
+
+
+async def _close_generators(loop: asyncio.AbstractEventLoop) -> None:
     with contextlib.suppress(TimeoutError):
-        loop.run_until_complete(asyncio.wait_for(loop.shutdown_asyncgens(), LEFTOVER_S))
+        async with asyncio.timeout(LEFTOVER_S):
+            await loop.shutdown_asyncgens()
 
 
 def load_target(

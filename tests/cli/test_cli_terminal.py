@@ -155,6 +155,21 @@ def test_a_host_whose_terminal_is_closed_leaves_the_question_open(
     project.pisub("stop", run_id)
 
 
+@pytest.mark.parametrize("command", [("trust", "."), ("run", "echo", "x")])
+def test_an_agent_that_is_changed_while_the_question_is_open_is_not_trusted_by_the_yes(
+    terminal: Callable[..., Terminal], project: Project, command: tuple[str, ...]
+) -> None:
+    definition = project.root / ".pisub/agents/echo.md"
+    definition.write_text(definition.read_text().replace("description:", "description: new,"))
+    asking = terminal(*command)
+    asking.sees("[y/N]")
+    definition.write_text(definition.read_text().replace("description:", "description: evil,"))
+    asking.types("y\n")
+    asking.sees("changed while they were looked at")
+    assert asking.process.wait(HANG_S) == Exit.UNTRUSTED
+    assert project.pisub("run", "echo", "x").code == Exit.UNTRUSTED
+
+
 def test_a_table_in_a_pipe_has_no_colours_though_the_terminal_may_have(project: Project) -> None:
     project.pisub("wait", project.launch("echo"))
     master, slave = pty.openpty()

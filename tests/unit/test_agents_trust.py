@@ -45,6 +45,16 @@ def test_a_project_agent_that_runs_code_needs_trust_and_the_error_names_the_way(
     assert is_trusted(settings, project)
 
 
+def test_what_changes_after_it_was_shown_is_not_trusted_by_the_yes(project: Path, settings: Settings) -> None:
+    shown = agents_digest(project)
+    (project / ".pisub/agents/helper.py").write_text("print()")
+    with pytest.raises(UntrustedProjectError, match="changed while they were looked at"):
+        trust(settings, project, shown=shown)
+    assert not is_trusted(settings, project)
+    trust(settings, project, shown=agents_digest(project))
+    assert is_trusted(settings, project)
+
+
 def test_builtin_user_and_prompt_only_agents_need_none(project: Path, settings: Settings) -> None:
     require_trust(settings, get(project, settings, "surveyor"))
     require_trust(settings, get(project, settings, "prompt"))

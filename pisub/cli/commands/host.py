@@ -127,7 +127,8 @@ async def _announce(hosting: Host, progress: Progress, announced: asyncio.Event)
 async def _take_turn(hosting: Host, say: Callable[[str], None]) -> None:
     try:
         # A young broker gives roles away when it has settled: until then nobody knows of another host.
-        await asyncio.wait_for(hosting.wait_for_turn(), 2 * SETTLE_S)
+        async with asyncio.timeout(2 * SETTLE_S):
+            await hosting.wait_for_turn()
     except TimeoutError:
         say(f"session {hosting.session_id} has a host already: this one waits for its turn")
         await hosting.wait_for_turn()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from argparse import Namespace
 
-from pisub.agents.discovery import discover
 from pisub.agents.trust import is_trusted, trust
 from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
-from pisub.cli.trusting import code_agents, show_project, what_runs
+from pisub.cli.trusting import code_agents, look_at_project, show_project, what_runs
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.record.layout import Layout
@@ -21,7 +20,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     if not directory.is_dir():
         raise InvalidArgumentError(f"{directory} is not a directory.", field="directory")
     refuse_children(Layout.of(settings), "trust a project")
-    catalog = discover(settings, directory)
+    catalog, shown = look_at_project(settings, directory)
     show_project(console, catalog)
     if is_trusted(settings, catalog.project_root):
         console.say("it is trusted already")
@@ -33,7 +32,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         if not console.confirm("Trust these agents, and the code that they name?"):
             console.say("not trusted; nothing was changed")
             return Exit.UNTRUSTED
-    record = trust(settings, catalog.project_root)
+    record = trust(settings, catalog.project_root, shown=shown)
     if console.is_json:
         agents = [{"name": agent.name, "runs": what_runs(agent)} for agent in code_agents(catalog)]
         console.json("trusted", {"root": record.root, "digest": record.digest, "agents": agents})
