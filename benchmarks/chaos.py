@@ -1,7 +1,8 @@
 """Real processes under real blows, and what became of every call, deed, question and name. No rival: it counts.
 
+``runs`` (the default): kill -9 of runners, hosts, nurseries and brokers; which ends were lost or doubled, and how the
+runs ended.
 ``broker``: kill -9 at random moments under open calls and running runs that ask; back at once, after 1 s, after 60 s.
-``runs``: kill -9 of runners, hosts, nurseries and brokers; which ends were lost or doubled, and how the runs ended.
 ``slow``: a subscriber is stopped while it gets droppable news: what that costs the others, as a ratio of their p99.
 """
 
@@ -9,117 +10,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import fcntl
-import os
-import random
-import select
-import signal
-import statistics
-import subprocess
 import sys
 import tempfile
-import textwrap
-import time
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Generator, Sequence
 from pathlib import Path
-from typing import Final
 
-import msgspec
-
-import pisub
+from benchmarks.chaos_broker import Told, killed
+from benchmarks.chaos_parts import end_broker
 from benchmarks.chaos_runs import Chaos, RunsTold, end_daemons, measure_deaths
-from benchmarks.chaos_worker import DOER, LISTENER, ROLE, TOPIC, Came, Did, Do, News, WhatCame
-from benchmarks.harness import environment_of, machine, private_broker, private_settings
-from pisub.agents.trust import trust
-from pisub.client.bus import Bus
-from pisub.client.runs import Run
-from pisub.config import Settings, caller_environment
-from pisub.errors import CallTimeoutError, NotDeliveredError, OutcomeUnknownError
-from pisub.launch import BROKER_LOCK, ensure_broker, find_broker
-from pisub.paths import runtime_dir
-from pisub.process import ProcessIdentity, open_pidfd, send_signal
-from pisub.protocol.delivery import Priority
-from pisub.protocol.session import PeerKind, Status, StatusReport
-
-_ROOT: Final = Path(__file__).resolve().parents[1]
-#: A call that has no outcome by then is lost.
-_LOST_AFTER_S: Final = 120.0
-_AGENT = '''
-import asyncio
-from pisub import Question
-
-
-async def curious(child):
-    """Ask one question after the other until told to end; say how many, and which answers were another's."""
-    number, wrong = 0, []
-    while not (child.cwd / "enough").exists():
-        text = f"{child.run_id}:{number}"
-        result = await child.ask([Question(text)])
-        if not result.is_ok or result[0] != f"answer to {text}":
-            wrong.append(f"{text}: {result.status} {result.values} {result.reason}")
-        number += 1
-        await asyncio.sleep(0.02)
-    return f"{number} {wrong}"
-'''
-
-
-class Told(msgspec.Struct, kw_only=True):
-    """What is printed of ``broker``."""
-
-    benchmark: str = "chaos broker"
-    machine: str = ""
-    kills: int = 0
-    calls: int = 0
-    answered: int = 0
-    #: Ended as not delivered, or as unknown: allowed, and said.
-    not_delivered: int = 0
-    unknown: int = 0
-    #: Calls without any outcome; must be 0.
-    lost: int = 0
-    #: Deeds done twice, deeds of calls that were "not delivered", answers without a deed; must be 0.
-    doubled: int = 0
-    forged: int = 0
-    runs: int = 0
-    questions: int = 0
-    #: Questions without their own answer, or shown twice, and runs that did not complete; must be 0.
-    questions_lost: int = 0
-    questions_doubled: int = 0
-    runs_lost: int = 0
-    #: Names, roles and subscriptions that were not back after a kill; must be 0.
-    not_back: int = 0
-    #: From the kill to the first call that was made after it and answered.
-    back_after_ms: list[int] = []
-    examples: list[str] = []
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nothing was lost and nothing doubled."""
-        lost = self.lost + self.questions_lost + self.runs_lost + self.not_back
-        return not (lost or self.doubled or self.forged or self.questions_doubled)
-
-
-class Compared(msgspec.Struct, kw_only=True):
-    """What is printed of ``slow``."""
-
-    benchmark: str = "chaos slow"
-    machine: str = ""
-    rounds: int
-    updates: int
-    p99_ms_reading: float
-    p99_ms_stopped: float
-    ratio: float
-    terminal_lost: int
-    unaccounted: int
-    broker_growth_kib: int
+from benchmarks.chaos_slow import Compared, stopped_subscriber
+from benchmarks.harness import private_broker, private_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare this benchmark's arguments."""
-    parser.add_argument("mode", choices=["broker", "slow", "runs"], nargs="?", default="broker")
+    parser.add_argument("mode", choices=["broker", "slow", "runs"], nargs="?", default="runs")
+    parser.add_argument("--runs", type=int, help="runs: how many (default 600); broker: runs that ask (default 4)")
     parser.add_argument("--calls", type=int, default=1000, help="calls open at any time (default 1,000)")
-    parser.add_argument("--runs", type=int, default=4, help="runs that ask (default 4); in mode runs: how many runs")
     parser.add_argument("--deaths", type=int, default=20, help="runs: killed runners whose end is timed (default 20)")
     parser.add_argument("--at-once", type=int, default=30, help="kills after which a broker is started at once")
     parser.add_argument("--after-1s", type=int, default=10, help="kills after which none can serve for 1 s")
@@ -138,7 +44,7 @@ def run(args: argparse.Namespace) -> Told | Compared | RunsTold:
             if args.mode == "slow":
                 return asyncio.run(stopped_subscriber(settings, rounds=args.rounds, updates=args.updates))
             pauses = [0.0] * args.at_once + [1.0] * args.after_1s + [60.0] * args.after_60s
-            return asyncio.run(killed(settings, pauses, calls=args.calls, runs=args.runs, seed=args.seed))
+            return asyncio.run(killed(settings, pauses, calls=args.calls, runs=args.runs or 4, seed=args.seed))
         finally:
             end_broker(settings)
 
@@ -146,7 +52,7 @@ def run(args: argparse.Namespace) -> Told | Compared | RunsTold:
 def _runs(args: argparse.Namespace) -> RunsTold:
     with private_settings() as settings, tempfile.TemporaryDirectory(prefix="psb-") as base:
         try:
-            told = Chaos(settings, Path(base), runs=args.runs, seed=args.seed).carry_out()
+            told = Chaos(settings, Path(base), runs=args.runs or 600, seed=args.seed, say=_say).carry_out()
             if args.deaths:
                 told.death_to_completion_ms = asyncio.run(measure_deaths(settings, Path(base), count=args.deaths))
         finally:
@@ -154,335 +60,5 @@ def _runs(args: argparse.Namespace) -> RunsTold:
     return told
 
 
-def end_broker(settings: Settings) -> None:
-    """End the broker that serves by now, and wait for it."""
-    info = find_broker(settings)
-    if info is not None:
-        _end(info.process, signal.SIGTERM)
-
-
-# kill -9 ---------------------------------------------------------------------------------------------------------
-
-
-async def killed(settings: Settings, pauses: Sequence[float], *, calls: int, runs: int, seed: int) -> Told:
-    """Kill the broker once per pause, which is how long none can serve, and count what became of everything."""
-    told = Told(machine=machine(), kills=len(pauses))
-    dice = random.Random(seed)
-    assert settings.home is not None
-    base = settings.home.parent
-    deeds = base / "deeds"
-    with _worker(settings, "doer", str(deeds)), _worker(settings, "listener"):
-        async with _askers(settings, base / "project", runs, told), _connected(settings) as bus:
-            lanes = _Lanes(bus, told)
-            lanes.begin(calls)
-            for number, pause_s in enumerate(pauses, 1):
-                await asyncio.sleep(0.05 + dice.random() * 0.4)
-                before = await _names(bus)
-                began = time.monotonic()
-                await asyncio.to_thread(_kill, settings, pause_s)
-                await _first_answer(bus, number)
-                told.back_after_ms.append(round((time.monotonic() - began - pause_s) * 1000))
-                await _see_all_back(bus, before, number, told)
-            await lanes.end()
-    _count_deeds(deeds.read_text().split(), lanes, told)
-    return told
-
-
-async def _first_answer(bus: Bus, number: int) -> None:
-    while True:
-        try:
-            await bus.call(DOER, Do(key=f"back:{number}"), Did, timeout_s=_LOST_AFTER_S, idempotent=True)
-        except (NotDeliveredError, OutcomeUnknownError):  # the doer is not back yet
-            await asyncio.sleep(0.02)
-        else:
-            return
-
-
-def _kill(settings: Settings, pause_s: float) -> None:
-    """Kill the broker. Whoever starts another finds the lock taken for as long as the pause."""
-    info = find_broker(settings)
-    assert info is not None
-    _end(info.process, signal.SIGKILL)
-    if not pause_s:
-        ensure_broker(settings)
-        return
-    descriptor = os.open(runtime_dir(settings) / BROKER_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        with contextlib.suppress(BlockingIOError):  # somebody was faster: then there is no pause
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            time.sleep(pause_s)
-    finally:
-        os.close(descriptor)
-
-
-def _end(process: ProcessIdentity, number: signal.Signals) -> None:
-    descriptor = open_pidfd(process)
-    if descriptor is None:
-        return
-    try:
-        send_signal(process, number)
-        os.set_blocking(descriptor, True)
-
-        select.select([descriptor], [], [], 10.0)
-    finally:
-        os.close(descriptor)
-
-
-class _Lanes:
-    """Calls one after the other on many lanes, every second one to the role, and what became of each."""
-
-    def __init__(self, bus: Bus, told: Told) -> None:
-        self.outcomes: dict[str, str] = {}
-        self._bus = bus
-        self._told = told
-        self._is_over = False
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def begin(self, count: int) -> None:
-        self._tasks = [asyncio.create_task(self._lane(number)) for number in range(count)]
-
-    async def end(self) -> None:
-        self._is_over = True
-        done, pending = await asyncio.wait(self._tasks, timeout=_LOST_AFTER_S)
-        for task in pending:
-            task.cancel()
-        for task in done:
-            task.result()
-        self._told.lost += len(pending)
-
-    async def _lane(self, lane: int) -> None:
-        number = 0
-        while not self._is_over:
-            key = f"{lane}:{number}"
-            number += 1
-            self._told.calls += 1
-            self.outcomes[key] = await self._one(key, lane)
-
-    async def _one(self, key: str, lane: int) -> str:
-        told = self._told
-        to, is_idempotent = ("role:" + ROLE, DOER)[lane % 2], lane % 4 < 2
-        try:
-            did = await self._bus.call(to, Do(key=key), Did, timeout_s=_LOST_AFTER_S, idempotent=is_idempotent)
-        except CallTimeoutError:
-            told.lost += 1
-            return "lost"
-        except OutcomeUnknownError:
-            told.unknown += 1
-            return "unknown"
-        except NotDeliveredError:
-            told.not_delivered += 1
-            await asyncio.sleep(0.02)
-            return "not delivered"
-        told.answered += 1
-        if did.key != key:
-            told.forged += 1
-            told.examples.append(f"{key} got the answer of {did.key}")
-        return "answered"
-
-
-def _count_deeds(done: list[str], lanes: _Lanes, told: Told) -> None:
-    times = Counter(key for key in done if not key.startswith("back"))
-    for key, count in times.items():
-        if count > 1 or lanes.outcomes.get(key) == "not delivered":
-            told.doubled += 1
-            told.examples.append(f"{key} was done {count} times, and its call was {lanes.outcomes.get(key)}")
-    for key, outcome in lanes.outcomes.items():
-        if outcome == "answered" and not times[key]:
-            told.forged += 1
-            told.examples.append(f"{key} was answered and never done")
-
-
-async def _names(bus: Bus) -> tuple[set[str], set[tuple[str, str, str]]]:
-    report = await bus.control(Status(), StatusReport, timeout_s=_LOST_AFTER_S)
-    names = {each.address for each in report.peers if each.is_connected}
-    return names, {(each.role, each.scope, each.address) for each in report.roles}
-
-
-async def _see_all_back(bus: Bus, before: tuple[set[str], set[tuple[str, str, str]]], number: int, told: Told) -> None:
-    end = time.monotonic() + 20.0
-    missing: list[object] = ["nothing was looked at"]
-    while missing and time.monotonic() < end:
-        await asyncio.sleep(0.05)
-        names, roles = await _names(bus)
-        bus.publish(TOPIC, News(number=number), priority=Priority.TERMINAL)
-        try:
-            came = await bus.call(LISTENER, WhatCame(), Came, timeout_s=_LOST_AFTER_S, idempotent=True)
-        except (NotDeliveredError, OutcomeUnknownError):
-            missing = [LISTENER]
-            continue
-        missing = [*(before[0] - names), *(before[1] - roles)]
-        if number not in came.numbers:
-            missing.append(f"the subscription to {TOPIC}")
-    if missing:
-        told.not_back += len(missing)
-        told.examples.append(f"after kill {number} these were not back: {missing}")
-
-
-class _Human:
-    """Answers every question with its own text, and counts how often each was shown."""
-
-    def __init__(self) -> None:
-        self.shown: Counter[str] = Counter()
-
-    async def select(self, title: str, options: Sequence[str], context: pisub.DialogContext) -> str | None:  # noqa: ARG002  # the protocol's shape
-        return await self.input(title, "", context)
-
-    async def input(self, title: str, placeholder: str, context: pisub.DialogContext) -> str | None:  # noqa: ARG002  # the protocol's shape
-        self.shown[title] += 1
-        return f"answer to {title}"
-
-
-@contextlib.asynccontextmanager
-async def _askers(settings: Settings, project: Path, count: int, told: Told) -> AsyncGenerator[None]:
-    """Run agents that ask all the while; afterwards count what became of their questions."""
-    _make_project(settings, project)
-    human = _Human()
-    async with pisub.host("chaos", human, settings=settings) as host:
-        started = [await host.spawn("curious", "be curious", project) for _ in range(count)]
-        told.runs = count
-        try:
-            yield
-        finally:
-            (project / "enough").touch()
-            results = await asyncio.gather(*map(_text, started))
-    for run_, text in zip(started, results, strict=True):
-        number, _, wrong = (text or "").partition(" ")
-        if not number.isdecimal():
-            told.runs_lost += 1
-            told.examples.append(f"run {run_.id} ended with {text!r}")
-            continue
-        told.questions += int(number)
-        if wrong != "[]":
-            told.questions_lost += wrong.count(run_.id)
-            told.examples.append(wrong)
-    doubled = [title for title, times in human.shown.items() if times > 1]
-    told.questions_doubled += len(doubled)
-    told.examples += [f"the question {title} was shown {human.shown[title]} times" for title in doubled]
-
-
-async def _text(started: Run) -> str:
-    result = await started.result(timeout_s=_LOST_AFTER_S)
-    return result.output or f"{result.state}: {result.error}"
-
-
-def _make_project(settings: Settings, root: Path) -> None:
-    agents = root / ".pisub" / "agents"
-    agents.mkdir(parents=True)
-    (root / "chaos_agents.py").write_text(_AGENT)
-    front = """\
-        ---
-        name: curious
-        description: Asks and asks.
-        runner:
-          type: python
-          target: chaos_agents:curious
-        ---
-        """
-    (agents / "curious.md").write_text(textwrap.dedent(front))
-    trust(settings, root)
-
-
-# A stopped subscriber --------------------------------------------------------------------------------------------
-
-
-async def stopped_subscriber(settings: Settings, *, rounds: int, updates: int) -> Compared:
-    """Publish to a subscriber that reads and to one that is stopped, in turn, and compare the others' round trips."""
-    assert settings.home is not None
-    deeds = settings.home.parent / "deeds"
-    p99: dict[bool, list[float]] = {False: [], True: []}
-    published = terminal = 0
-    with _worker(settings, "doer", str(deeds)), _worker(settings, "listener") as listener:
-        async with _connected(settings) as bus, _connected(settings) as publisher:
-            before, growth = _memory_kib(settings), 0
-            for _ in range(rounds):
-                for is_stopped in (False, True):
-                    if is_stopped:
-                        os.kill(listener.pid, signal.SIGSTOP)
-                    terminal += 1
-                    work = _publish(publisher, updates, terminal)
-                    p99[is_stopped].append(await _others_p99(bus, work))
-                    published += updates
-                    if is_stopped:
-                        growth = max(growth, _memory_kib(settings) - before)
-                        os.kill(listener.pid, signal.SIGCONT)
-            came = await _when_all_came(bus, publisher, terminal)
-    reading, stopped = statistics.median(p99[False]), statistics.median(p99[True])
-    return Compared(
-        machine=machine(),
-        rounds=rounds,
-        updates=updates,
-        p99_ms_reading=round(reading, 3),
-        p99_ms_stopped=round(stopped, 3),
-        ratio=round(stopped / reading, 3),
-        terminal_lost=terminal - len(set(range(1, terminal + 1)) & set(came.numbers)),
-        unaccounted=published - came.others - came.dropped,
-        broker_growth_kib=growth,
-    )
-
-
-async def _publish(bus: Bus, updates: int, number: int) -> None:
-    payload = "x" * 300
-    for count in range(updates):
-        bus.publish(TOPIC, News(payload=payload), priority=Priority.DROPPABLE)
-        if count % 50 == 0:
-            await bus.flush(10.0)
-    bus.publish(TOPIC, News(number=number), priority=Priority.TERMINAL)
-    await bus.flush(10.0)
-
-
-async def _others_p99(bus: Bus, work: Awaitable[None]) -> float:
-    publishing = asyncio.ensure_future(work)
-    latencies: list[float] = []
-    while not publishing.done():
-        begin = time.perf_counter()
-        await bus.control(Status(), StatusReport, timeout_s=30.0)
-        latencies.append((time.perf_counter() - begin) * 1000)
-        await asyncio.sleep(0.002)
-    publishing.result()
-    return statistics.quantiles(latencies, n=100)[98]
-
-
-async def _when_all_came(bus: Bus, publisher: Bus, terminal: int) -> Came:
-    end = time.monotonic() + 30.0
-    while True:
-        publisher.publish(TOPIC, News(number=terminal + 1), priority=Priority.TERMINAL)  # tells of the last gap
-        came = await bus.call(LISTENER, WhatCame(), Came, timeout_s=30.0, idempotent=True)
-        if terminal in came.numbers or time.monotonic() > end:
-            return came
-        await asyncio.sleep(0.05)
-
-
-def _memory_kib(settings: Settings) -> int:
-    info = find_broker(settings)
-    assert info is not None
-    status = Path(f"/proc/{info.process.pid}/status").read_text(encoding="utf-8")
-    return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
-
-
-# Processes -------------------------------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def _connected(settings: Settings) -> AsyncGenerator[Bus]:
-    async with await Bus.connect(settings, kind=PeerKind.CLIENT) as bus:
-        yield bus
-
-
-@contextlib.contextmanager
-def _worker(settings: Settings, *arguments: str) -> Generator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.chaos_worker", *arguments],
-        cwd=_ROOT,
-        env={**caller_environment(), **environment_of(settings)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            if process.stdout.readline() != b"ready\n":
-                raise RuntimeError(f"the worker {arguments} did not start")
-            yield process
-        finally:
-            process.stdin.close()
-            process.wait(30)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

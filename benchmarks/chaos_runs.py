@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -42,7 +43,9 @@ _SESSION: Final = "chaos"
 _AT_ONCE: Final = 12
 #: One kill of each kind in so many launches, on average.
 _KILL_EVERY: Final = {"runner": 4, "host": 30, "nursery": 40, "broker": 40}
+#: An end that has not come in this time, while no other came either, is lost.
 _HANG_S: Final = 90.0
+_SAY_EVERY: Final = 500
 _AGENT: Final = """
 import asyncio, random
 
@@ -92,7 +95,10 @@ class RunsTold(msgspec.Struct, kw_only=True):
 class Chaos:
     """One session with its runs, and who is killed around them."""
 
-    def __init__(self, settings: Settings, base: Path, *, runs: int, seed: int) -> None:
+    def __init__(
+        self, settings: Settings, base: Path, *, runs: int, seed: int, say: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._say = say
         self._settings = settings
         self._layout = Layout.of(settings)
         self._layout.prepare()
@@ -105,6 +111,9 @@ class Chaos:
         self._host: subprocess.Popen[bytes] | None = None
         self._kills: Counter[str] = Counter()
         self._runs: list[str] = []
+        #: Those that have no result yet, oldest first, and those whose end the ledger does not call done.
+        self._going_on: list[str] = []
+        self._undone: list[str] = []
         self.told = RunsTold(runs=runs, seed=seed, machine=machine())
 
     def carry_out(self) -> RunsTold:
@@ -113,11 +122,10 @@ class Chaos:
         ensure_broker(self._settings)
         self._start_host()
         try:
-            while len(self._runs) < self.told.runs or not self._are_ended():
+            while len(self._runs) < self.told.runs or self._going_on:
                 self._advance()
-            end = time.monotonic() + _HANG_S
-            while not self._are_done() and time.monotonic() < end:
-                time.sleep(0.05)
+            self._undone = self._runs
+            self._wait_until_done()
         finally:
             self._end_host()
         self.told.seconds = round(time.monotonic() - begin, 1)
@@ -125,27 +133,33 @@ class Chaos:
         return self.told
 
     def _advance(self) -> None:
-        going_on = [run_id for run_id in self._runs[-4 * _AT_ONCE :] if not exists(self._layout.run(run_id).result)]
-        if len(self._runs) < self.told.runs and len(going_on) < _AT_ONCE:
-            self._runs.append(self._launch())
-            for kind, every in _KILL_EVERY.items():
-                if self._random.random() < 1 / every:
-                    self._kill(kind, going_on)
-        else:
-            time.sleep(0.005)
-
-    def _are_ended(self) -> bool:
         if self._host is not None and self._host.poll() is not None:
             self._start_host()  # it could not bear the broker's death
-        return all(exists(self._layout.run(run_id).result) for run_id in self._runs)
+        self._going_on = [each for each in self._going_on if not exists(self._layout.run(each).result)]
+        if len(self._runs) == self.told.runs or len(self._going_on) >= _AT_ONCE:
+            time.sleep(0.005)
+            return
+        run_id = self._launch()
+        self._runs.append(run_id)
+        self._going_on.append(run_id)
+        if len(self._runs) % _SAY_EVERY == 0:
+            self._say(f"{len(self._runs)} of {self.told.runs} runs started, {sum(self._kills.values())} kills")
+        for kind, every in _KILL_EVERY.items():
+            if self._random.random() < 1 / every:
+                self._kill(kind, self._going_on)
 
-    def _are_done(self) -> bool:
-        return all(self._done_of(run_id) for run_id in self._runs)
+    def _wait_until_done(self) -> None:
+        """Wait for the handler to have had every end, for as long as more of them come."""
+        left, end = len(self._undone), time.monotonic() + _HANG_S
+        while self._undone and time.monotonic() < end:
+            time.sleep(0.05)
+            self._undone = [each for each in self._undone if not self._is_done(each)]
+            if len(self._undone) < left:
+                left, end = len(self._undone), time.monotonic() + _HANG_S
 
-    def _done_of(self, run_id: str) -> list[str]:
-        done = self._layout.session(_SESSION).done
+    def _is_done(self, run_id: str) -> bool:
         result = read_result(self._layout.run(run_id))
-        return [] if result is None or not exists(done / f"{run_id}.{result.state}") else [result.state]
+        return result is not None and exists(self._layout.session(_SESSION).done / f"{run_id}.{result.state}")
 
     def _launch(self) -> str:
         spec = _spec(self._agent, "main")
@@ -192,12 +206,15 @@ class Chaos:
         for line in self._log.read_text().splitlines():
             key, flag = line.split(" ")
             calls[key, flag == "1"] += 1
+        keys_of: dict[str, set[str]] = {}
+        for key, _ in calls:
+            keys_of.setdefault(key.partition(":")[0], set()).add(key)
         ends: Counter[str] = Counter()
+        undone = set(self._undone)
         for run_id in self._runs:
             result = read_result(self._layout.run(run_id))
-            keys = {key for key, _ in calls if key.startswith(f"{run_id}:")}
-            if result is None or keys != {f"{run_id}:{result.state}"} or not self._done_of(run_id):
-                told.lost += 1
+            keys = keys_of.get(run_id, set())
+            told.lost += result is None or keys != {f"{run_id}:{result.state}"} or run_id in undone
             told.doubled += len(keys) > 1
             if result is not None:
                 ends[result.state.value + (f", {result.reason}" if result.reason else "")] += 1

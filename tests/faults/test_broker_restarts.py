@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import pisub
-from benchmarks.chaos import Told, end_broker, killed
+from benchmarks.chaos_broker import Told, killed
+from benchmarks.chaos_parts import end_broker
 from pisub.client.bus import Bus
 from pisub.config import Settings
 from pisub.launch import BrokerInfo, find_broker
