@@ -19,17 +19,12 @@ import pisub
 from pisub.agents.trust import trust
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
-from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.hosting import queue_events as ev
-from pisub.hosting.desk import Desk
 from pisub.hosting.scripted import ScriptedHuman
-from pisub.ids import new_id
 from pisub.launch import find_broker
 from pisub.launchers.nursery import nurseries
 from pisub.process import ProcessIdentity, open_pidfd, send_signal
 from pisub.protocol.checkpoint import Question
-from pisub.record.model import QuestionOutcome
 
 _AGENT: Final = """\
 ---
@@ -76,7 +71,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:  # 
 
 
 async def _all(settings: Settings, project: Path) -> list[Scenario]:
-    return [await _hosted(settings, project), await _local(), await _no_host(settings, project)]
+    return [await _hosted(settings, project), await _local(settings), await _no_host(settings, project)]
 
 
 async def _hosted(settings: Settings, project: Path) -> Scenario:
@@ -90,25 +85,12 @@ async def _hosted(settings: Settings, project: Path) -> Scenario:
     return Scenario("hosted relay", wanted, f"{result.output or result.error or result.state}; dialogs: {shown}")
 
 
-async def _local() -> Scenario:
+async def _local(settings: Settings) -> Scenario:
     """The session that hosts asks for itself: no message, the same dialogs."""
     human = ScriptedHuman(["left", "otter"])
-    outcomes: dict[int, QuestionOutcome] = {}
-    problems: list[str] = []
-    desk = Desk(
-        human,
-        lambda _, outcome: outcomes.setdefault(outcome.number, outcome),
-        by="smoke",
-        clock=SystemClock(),
-        on_unclaimed=lambda _: None,
-        report=lambda what, _: problems.append(what),
-    )
-    questions = (Question("Which?", options=("left", "right")), Question("Token of local?"))
-    ask = ev.Ask(ask_id=new_id(), run_id=new_id(), session_id="smoke-local", agent="host", questions=questions)
-    async with asyncio.timeout(_HANG_S):
-        result = await desk.ask(ask)
-    await desk.stop("The smoke test is over.")
-    said = " ".join([str(result.status), *map(str, result.values), *problems])
+    async with pisub.host("smoke-local", human, settings=settings) as host, asyncio.timeout(_HANG_S):
+        result = await host.ask([Question("Which?", options=("left", "right")), Question("Token of local?")])
+    said = " ".join([str(result.status), *map(str, result.values)])
     shown = ", ".join(each.title for each in human.asked)
     return Scenario("local host", "ok left otter; dialogs: Which?, Token of local?", f"{said}; dialogs: {shown}")
 
