@@ -92,6 +92,11 @@ TARGETS: Final[tuple[Target, ...]] = (
         then=4,
         look=_ratio("broker", "pisub broker", 256, "recv_multipart loop"),
     ),
+    *(
+        Target(goal=f"the same without bundles / {rival}", must=must, then=then, look=look)
+        for rival, must, then in (("C forwarder", 0.33, 0.38), ("recv_multipart loop", 3, 4))
+        for look in [_ratio("broker", "pisub broker, no bundles", 256, rival)]
+    ),
     _asks(64),
     _asks(1000),
     Target(goal="idle round trip, p50 / all in C", must=2.5, then=1.8, look=_idle_latency, is_bound=True),

@@ -1,5 +1,8 @@
 """The broker under a load in C: calls from one asker to one answering peer, K outstanding.
 
+Twice: with clients that read bundles, as pisub's own do, and with clients that do not, so that the broker sends one
+message at a time as its rivals do. The first is what a user gets, the second compares loop with loop.
+
 Rivals, in the same rounds: a ROUTER in C that only forwards; the fastest loop known in Python that only forwards; a
 loop of blocking recv_multipart. The rivals know no names, calls, deadlines or authority, and refuse nothing.
 """
@@ -16,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.harness import CpuMeter, Report, Sample, Side, compare, machine, private_broker, private_settings
+from benchmarks.harness import CpuMeter, Report, Row, Sample, Side, compare, machine, private_broker, private_settings
 from benchmarks.native_build import NotBuildableError, build
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -38,8 +41,11 @@ class LoadReport(msgspec.Struct):
 class UnderLoad:
     """A server on an endpoint, and the load that is put on it."""
 
-    def __init__(self, case: str, load: Path, endpoint: str, pid: int, payload_bytes: int) -> None:
+    def __init__(
+        self, case: str, load: Path, endpoint: str, pid: int, payload_bytes: int, *, reads_bundles: bool = False
+    ) -> None:
         self.case = case
+        self._mode = "load-bundles" if reads_bundles else "load"
         self._load = load
         self._endpoint = endpoint
         self._pid = pid
@@ -50,7 +56,7 @@ class UnderLoad:
         """Run the load for about so long."""
         calls = max(_FIRST_CALLS, int(self._rates.get(k, 0.0) * seconds))
         meter = CpuMeter(server=self._pid)
-        command = [sys.executable, "-m", _SERVER, "load", str(self._load), self._endpoint, str(k), str(calls)]
+        command = [sys.executable, "-m", _SERVER, self._mode, str(self._load), self._endpoint, str(k), str(calls)]
         done = subprocess.run([*command, str(self._payload_bytes)], cwd=_ROOT, stdout=subprocess.PIPE, check=False)
         report = msgspec.json.decode(done.stdout, type=LoadReport)
         self._rates[k] = report.replies / report.seconds
@@ -89,26 +95,31 @@ def run(args: argparse.Namespace) -> Report:
             raise SystemExit(f"The broker benchmark needs its load in C: {error}.") from error
         broker = stack.enter_context(private_broker(settings))
 
-        def side(case: str, endpoint: str, pid: int) -> Side:
-            return UnderLoad(case, load, endpoint, pid, args.payload_bytes)
-
         def rival(case: str, name: str, command: list[str]) -> Side:
             endpoint = f"ipc://{directory / name}"
-            return side(case, endpoint, stack.enter_context(_server([*command, endpoint])))
+            return UnderLoad(
+                case, load, endpoint, stack.enter_context(_server([*command, endpoint])), args.payload_bytes
+            )
 
         python = [sys.executable, "-m", _SERVER]
-        rows = compare(
-            [
-                side("pisub broker", broker.address, broker.process.pid),
-                rival("C forwarder", "c.sock", [str(forwarder)]),
-                rival("fastest Python loop", "fast.sock", [*python, "fast"]),
-                rival("recv_multipart loop", "multi.sock", [*python, "multipart"]),
-            ],
-            ks=args.k,
-            rounds=args.rounds,
-            seconds=args.seconds,
-            progress=lambda text: print(text, file=sys.stderr),
-        )
+        rivals = [
+            rival("C forwarder", "c.sock", [str(forwarder)]),
+            rival("fastest Python loop", "fast.sock", [*python, "fast"]),
+            rival("recv_multipart loop", "multi.sock", [*python, "multipart"]),
+        ]
+        rows: list[Row] = []
+        for case, reads_bundles in (("pisub broker", True), ("pisub broker, no bundles", False)):
+            ours = UnderLoad(
+                case, load, broker.address, broker.process.pid, args.payload_bytes, reads_bundles=reads_bundles
+            )
+            found = compare(
+                [ours, *rivals],
+                ks=args.k,
+                rounds=args.rounds,
+                seconds=args.seconds,
+                progress=lambda text: print(text, file=sys.stderr),
+            )
+            rows += found if reads_bundles else [row for row in found if row.case == case]  # the rivals stand once
         return Report(benchmark="broker", machine=machine(), rows=rows)
 
 

@@ -25,7 +25,7 @@ _SNDMORE, _NOBLOCK = int(zmq.SNDMORE), int(zmq.NOBLOCK)
 _BATCH = 64
 
 
-def hello(address: str) -> bytes:
+def hello(address: str, *, reads_bundles: bool) -> bytes:
     """Return the Hello frame of this process under ``address``."""
     body = Hello(
         wire_versions=WIRE_VERSIONS,
@@ -33,17 +33,19 @@ def hello(address: str) -> bytes:
         address=address,
         incarnation=os.getpid(),
         process=own_identity(),
-        capabilities=(bundle.CAPABILITY,),
+        capabilities=(bundle.CAPABILITY,) if reads_bundles else (),
     )
     return codec.pack(Header(kind=Kind.HELLO), codec.encode(body))
 
 
-def become_load(program: str, endpoint: str, k: str, calls: str, payload_bytes: str) -> None:
+def become_load(
+    program: str, endpoint: str, k: str, calls: str, payload_bytes: str, *, reads_bundles: bool = False
+) -> None:
     """Write the Hello frames beside the program, and become it."""
     files: list[str] = []
     for address in ("load-asker", "load-answerer"):
         path = Path(program).parent / f"{address}.{os.getpid()}"
-        path.write_bytes(hello(address))
+        path.write_bytes(hello(address, reads_bundles=reads_bundles))
         files.append(str(path))
     os.execv(program, [program, endpoint, *files, k, calls, payload_bytes])
 
@@ -108,9 +110,9 @@ def forward_fast(endpoint: str) -> None:
 def main(arguments: list[str]) -> None:
     """Be what the first argument says."""
     what, *rest = arguments
-    if what == "load":
+    if what in ("load", "load-bundles"):
         program, endpoint, k, calls, payload_bytes = rest
-        become_load(program, endpoint, k, calls, payload_bytes)
+        become_load(program, endpoint, k, calls, payload_bytes, reads_bundles=what == "load-bundles")
     elif what == "multipart":
         forward_multipart(*rest)
     else:
