@@ -28,6 +28,7 @@ from .liveness import Credentials, parse_peer_address
 from .more import MoreFlag
 
 BATCH: Final = 64
+_BUNDLE: Final = bundle.PRELUDE
 _NOBLOCK: Final = int(zmq.NOBLOCK)
 _MORE: Final = int(zmq.SNDMORE) | _NOBLOCK
 _RCVMORE: Final = int(zmq.RCVMORE)
@@ -120,7 +121,7 @@ class Wire:
                 if more.value:
                     self._skip_rest()
                     return items, Received(route, []), None
-                if frame.startswith(bundle.PRELUDE):
+                if frame.startswith(_BUNDLE):
                     frames = bundle.frames_of(frame)
                     if not frames:
                         return items, Received(route, []), None
@@ -161,7 +162,7 @@ class Wire:
         Returns:
             What was not sent, in order.
         """
-        if len(sends) == 1:
+        if len(sends) == 1 or not bundling:
             return self._send_in_turn(sends)
         alone: list[Send] = []
         together: dict[bytes, list[Send]] = {}
