@@ -6,7 +6,7 @@ Owns the life of a peer and what its end means for others. No sockets, no clock.
 from __future__ import annotations
 
 from pisub.errors import IdentityInUseError, InvalidArgumentError, PisubError, ProtocolError, RefusedError
-from pisub.ids import is_address, is_role
+from pisub.ids import is_address, is_role, parse_life
 from pisub.process import ProcessIdentity
 from pisub.protocol import bundle, codec
 from pisub.protocol.checkpoint import CHILD_PREFIX
@@ -151,6 +151,7 @@ class Admission:
             )
             state.peers[address] = peer
             state.lives[peer.bound_name] = peer
+            state.tell_outlived(address, peer.incarnation)
             if peer.process is not None:
                 state.by_process.setdefault(peer.process, {})[peer] = None
                 state.effects.append(WatchProcess(peer.process))
@@ -241,11 +242,11 @@ class Admission:
             state.topics.remove(peer, each)
         for each in wanted:  # in the order stated, so that the same frames always have the same consequences
             state.topics.add(peer, each)
-        watches = set(hello.watches[:MAX_WATCHES])
-        for address in peer.watches - watches:
+        watches = dict(filter(None, map(parse_life, hello.watches[:MAX_WATCHES])))
+        for address in peer.watches - watches.keys():
             state.unwatch(peer, address)
-        for address in sorted(watches - peer.watches):
-            state.watch(peer, address)
+        for address in sorted(watches.keys() - peer.watches):
+            state.watch(peer, address, watches[address])
 
     def _reclaim(self, peer: Peer, held: HeldRole) -> None:
         key = (held.role, held.scope)

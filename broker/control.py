@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import assert_never, cast
 
 from pisub.errors import InvalidArgumentError, PisubError, RefusedError, RoleTakenError, StaleGenerationError
-from pisub.ids import is_address, is_role
+from pisub.ids import is_role, parse_life
 from pisub.protocol import codec
 from pisub.protocol.base import Message
 from pisub.protocol.delivery import Header, Kind
@@ -86,9 +86,9 @@ class Control:
                 wanted = Subscription(topic=request.topic, is_prefix=request.is_prefix, scope=request.scope)
                 state.topics.remove(peer, confine(peer, wanted) or wanted)
             case Watch():
-                self._check_watch(peer, request)
+                return self._check_watch(peer, request)
             case Unwatch():
-                state.unwatch(peer, request.address)
+                state.unwatch(peer, _life(request.address)[0])
             case Status():
                 return report(state, now, parked=self._routing.parked_count, rates=self.rates)
             case Shutdown():
@@ -101,7 +101,7 @@ class Control:
         """Do what must follow the answer on the wire."""
         match request:
             case Watch():
-                self._state.watch(peer, request.address)
+                self._state.watch(peer, *_life(request.address))
             case Release():
                 self._state.grant_waiting(_key(request))
             case Claim():
@@ -131,12 +131,12 @@ class Control:
             holder=role.holder.address if role.holder is not None else "",
         )
 
-    @staticmethod
-    def _check_watch(peer: Peer, request: Watch) -> None:
-        if not is_address(request.address):
-            raise InvalidArgumentError("That is not an address.", field="address")
+    def _check_watch(self, peer: Peer, request: Watch) -> Done:
+        address, incarnation = _life(request.address)
         if len(peer.watches) >= MAX_WATCHES:
             raise RefusedError(f"A peer can watch {MAX_WATCHES} addresses.")
+        there = self._state.peers.get(address)
+        return Done(incarnation=incarnation if incarnation or there is None else there.incarnation)
 
     def _subscribe(self, peer: Peer, request: Subscribe) -> None:
         if len(request.topic) > MAX_TOPIC_CHARS or (not request.topic and not request.is_prefix):
@@ -160,6 +160,13 @@ def holder_of(state: State, name: str, scope: str, now: float) -> RoleHolder:
         ago = None if role.vacated_at is None else round((now - role.vacated_at) * 1000)
         return RoleHolder(role=name, scope=scope, vacated_ms_ago=ago)
     return RoleHolder(role=name, scope=scope, address=role.holder.address, generation=role.generation)
+
+
+def _life(text: str) -> tuple[str, int]:
+    life = parse_life(text)
+    if life is None:
+        raise InvalidArgumentError("That is neither an address nor <address>@<incarnation>.", field="address")
+    return life
 
 
 def _key(request: Claim | Release) -> tuple[str, str]:

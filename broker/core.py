@@ -241,7 +241,7 @@ class Core:
         for key in state.roles.names():
             state.grant_waiting(key)
         for address in [each for each in state.watchers if each not in state.peers]:
-            state.tell_watchers(address, GoneReason.UNKNOWN, 0)
+            state.tell_watchers(address, GoneReason.UNKNOWN)
         self._routing.unpark_all(now)
 
     def _mind_idleness(self, now: float) -> None:

@@ -51,7 +51,7 @@ class State:
         lives: The same by address and incarnation, as replies and bound calls name them.
         strangers: Connections without a peer.
         accepted: The kernel's word on every connection, peers' included.
-        watchers: Who wants to know when an address goes.
+        watchers: Who wants to know when an address goes, and of which life; 0 is the one that comes first.
         runners: Sessions of processes that are, or were, runners and live: their descendants are children.
         sends: What this turn sends, in order.
     """
@@ -71,7 +71,7 @@ class State:
         self.accepted: dict[bytes, Accepted] = {}
         self.roles = Roles()
         self.topics = Topics()
-        self.watchers: dict[str, dict[Peer, None]] = {}
+        self.watchers: dict[str, dict[Peer, int]] = {}
         self.runners: dict[ProcessIdentity, str] = {}
         self.by_process: dict[ProcessIdentity, dict[Peer, None]] = {}
         self.suspended: dict[bytes, Peer] = {}
@@ -242,12 +242,17 @@ class State:
         """Tell whether a peer holds the role that a fence names, under this broker."""
         return fence.epoch == self.epoch and fence.generation in peer.generations
 
-    def watch(self, peer: Peer, address: str) -> None:
-        """Tell a peer when an address goes: at once if it is not there and the broker is settled."""
-        if address not in self.peers and self.is_settled:
-            self.send_own(peer, Kind.TELL, Terminated(address=address, reason=GoneReason.UNKNOWN))
+    def watch(self, peer: Peer, address: str, incarnation: int) -> None:
+        """Tell a peer when an address goes, or that life of it, if it is not 0.
+
+        At once if another life is there, or none and the broker is settled.
+        """
+        there = self.peers.get(address)
+        if self.is_settled if there is None else incarnation not in (0, there.incarnation):
+            gone = Terminated(address=address, reason=GoneReason.UNKNOWN, incarnation=incarnation)
+            self.send_own(peer, Kind.TELL, gone)
             return
-        self.watchers.setdefault(address, {})[peer] = None
+        self.watchers.setdefault(address, {})[peer] = incarnation
         peer.watches.add(address)
 
     def unwatch(self, peer: Peer, address: str) -> None:
@@ -259,12 +264,20 @@ class State:
             if not watchers:
                 del self.watchers[address]
 
-    def tell_watchers(self, address: str, reason: GoneReason, incarnation: int) -> None:
-        """Tell everybody who watches an address that it went, once each."""
-        gone = Terminated(address=address, reason=reason, incarnation=incarnation)
-        for watcher in self.watchers.pop(address, {}):
+    def tell_watchers(self, address: str, reason: GoneReason, incarnation: int = 0) -> None:
+        """Tell everybody who watches an address that it went, once each; without an incarnation, the one each meant."""
+        for watcher, wanted in self.watchers.pop(address, {}).items():
             watcher.watches.discard(address)
+            gone = Terminated(address=address, reason=reason, incarnation=incarnation or wanted)
             self.send_own(watcher, Kind.TELL, gone)
+
+    def tell_outlived(self, address: str, incarnation: int) -> None:
+        """A life of an address is here: tell who watches an earlier one, which ended while no broker saw it."""
+        for watcher, wanted in list(self.watchers.get(address, {}).items()):
+            if wanted not in (0, incarnation):
+                self.unwatch(watcher, address)
+                gone = Terminated(address=address, reason=GoneReason.UNKNOWN, incarnation=wanted)
+                self.send_own(watcher, Kind.TELL, gone)
 
 
 def own_frame(kind: int, message: Message, *, correlation_id: int = 0) -> bytes:

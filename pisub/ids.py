@@ -23,6 +23,7 @@ _ID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}", re.ASCII)
 _PREFIX = re.compile(r"[0-9a-hjkmnp-tv-z]{4,26}", re.ASCII)
 _ADDRESS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 _ROLE = re.compile(r"[a-z][a-z0-9._-]{0,63}", re.ASCII)
+_LIFE = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
 def new_id(*, at_ms: int | None = None) -> str:
@@ -77,6 +78,14 @@ def check_prefix(text: str, *, what: str = "run id") -> str:
 def is_address(text: str) -> bool:
     """Tell whether a text can be a peer's address: letters, digits and ``. _ : -``, at most 128 of them."""
     return _ADDRESS.fullmatch(text) is not None
+
+
+def parse_life(text: str) -> tuple[str, int] | None:
+    """Take ``<address>`` or ``<address>@<incarnation>`` apart; 0 where it names none. None if it is neither."""
+    address, at, life = text.partition("@")
+    if not is_address(address) or (at and not _LIFE.fullmatch(life)):
+        return None
+    return address, int(life or 0)
 
 
 def is_role(text: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -105,26 +106,25 @@ class Link:
                 session=self._spec.session_id,
                 # The broker refuses then what the agent's code sends past us, too, and all that descends from it.
                 authority=None if self._spec.agent.can_ask else Authority.OWNER & ~Authority.ASK,
+                prepare=self._prepare,
             )
         except (PisubError, OSError) as error:
             self._log.warning("bus_unavailable", error=str(error))
             self._has_failed = True
             self._hooks.on_host()  # asks that waited for a connection ask again, and learn that there is none
             return
-        self._bus = bus
-        bus.serve(InboxChanged, self._read_inbox)
-        if self._serve_child is not None:
-            bus.serve(ChildAsk, self._serve_child)
-        bus.on_tell(AnswerPosted, self._note_answer)
-        bus.on_state(self._note_state)
-        self._hooks.on_connected()
-        unsent, self._unsent = self._unsent, {}
-        for topic, (message, priority) in unsent.items():
-            self.publish(topic, message, priority=priority)
         try:
             await bus.subscribe(HOST_READY_TOPIC, self._note_host, scope=self._spec.session_id)
         except PisubError as error:
             self._log.warning("subscription_failed", error=str(error))
+
+    def _prepare(self, bus: Bus) -> None:
+        """Register what the run's processes and controllers send: they know its address before it is reachable."""
+        bus.serve(InboxChanged, self._read_inbox)
+        if self._serve_child is not None:
+            bus.serve(ChildAsk, self._serve_child)
+        bus.on_tell(AnswerPosted, self._note_answer)
+        bus.on_state(functools.partial(self._note_state, bus))
 
     def _read_inbox(self, _message: InboxChanged, _sender: Sender) -> InboxRead:
         return self._hooks.on_inbox()
@@ -135,10 +135,14 @@ class Link:
     def _note_host(self, _incoming: Incoming) -> None:
         self._hooks.on_host()
 
-    def _note_state(self, state: BusState) -> None:
+    def _note_state(self, bus: Bus, state: BusState) -> None:
         match state:
             case BusState.CONNECTED | BusState.RESYNC:
+                self._bus = bus
                 self._hooks.on_connected()
+                unsent, self._unsent = self._unsent, {}
+                for topic, (message, priority) in unsent.items():
+                    self.publish(topic, message, priority=priority)
             case BusState.DISCONNECTED:
                 self._hooks.on_lost()
             case BusState.CLOSED:

@@ -125,8 +125,9 @@ export class Client {
 
   /** `handler(terminated)` once, when the address goes or is not there. */
   async watch(address, handler) {
-    this.#watches.set(address, handler);
-    await this.control({ type: "watch", address });
+    const watch = { handler, incarnation: 0 };
+    this.#watches.set(address, watch);
+    watch.incarnation = (await this.control({ type: "watch", address })).incarnation ?? 0;
   }
 
   /** Say goodbye and leave. Open calls end with `client_closed`. */
@@ -201,7 +202,7 @@ export class Client {
       process: ownProcess(), session: this.session, software: "pisub.mjs",
       roles: held.map(({ role, scope, generation, recordN }) => ({ role, scope, generation, recordN })),
       subscriptions: [...this.#subscriptions.values()].map(({ topic, isPrefix, scope }) => ({ topic, isPrefix, scope })),
-      watches: [...this.#watches.keys()],
+      watches: [...this.#watches].map(([address, { incarnation }]) => (incarnation ? `${address}@${incarnation}` : address)),
     };
     return pack(Kind.HELLO, bodyBytes(body), { priority: Priority.CONTROL, id: this.#helloId });
   }
@@ -349,9 +350,10 @@ export class Client {
   }
 
   #terminated({ address, incarnation = 0, reason }) {
-    const handler = this.#watches.get(address);
+    const watch = this.#watches.get(address);
+    if (!watch || (watch.incarnation && incarnation && watch.incarnation !== incarnation)) return;
     this.#watches.delete(address);
-    if (handler) this.#guard(handler, { address, incarnation, reason });
+    this.#guard(watch.handler, { address, incarnation, reason });
   }
 
   #fail(id, { code, message, field, holder }) {

@@ -16,7 +16,7 @@ from pisub.asking import check_questions
 from pisub.client.bus import Bus
 from pisub.client.caller import calling_run
 from pisub.config import Settings
-from pisub.errors import DeliveryError, InvalidArgumentError, NotDeliveredError, RefusedError, RemoteError
+from pisub.errors import DeliveryError, InvalidArgumentError, NotDeliveredError, RefusedError
 from pisub.protocol.checkpoint import CHILD_PREFIX, AskResult, AskStatus, ChildAsk, Question
 from pisub.protocol.limits import MAX_QUESTION_CHARS
 from pisub.protocol.runs import runner_address
@@ -80,14 +80,13 @@ async def ask_from_run(
 
 
 async def _call_runner(bus: Bus, run_id: str, message: ChildAsk) -> AskResult:
-    """Call, again where the runner has not connected yet, or not come to serve: a script may be faster."""
+    """Call, again where the runner has not connected yet: a script may be faster."""
     loop = asyncio.get_running_loop()
     give_up_at = loop.time() + _RUNNER_PATIENCE_S
     while True:
         try:
             return await bus.call(runner_address(run_id), message, AskResult, timeout_s=None)
-        except (NotDeliveredError, RemoteError) as error:
-            is_early = isinstance(error, NotDeliveredError) or error.code == "not_served"
-            if not is_early or loop.time() >= give_up_at:
+        except NotDeliveredError:
+            if loop.time() >= give_up_at:
                 raise
         await asyncio.sleep(_TRY_AGAIN_S)

@@ -1,7 +1,8 @@
 """The bus: how a process of pisub talks with the others.
 
-Owns the public interface: tell, call, publish, serve, roles, subscriptions, watches. Everything runs on one asyncio
-loop, in one thread. What happens on a lost broker is in ``bus_core``; how frames travel, in ``pisub.transport``.
+Owns the public interface: tell, call, publish, serve; what is asked of the broker itself is in ``bus_requests``.
+Everything runs on one asyncio loop, in one thread. What happens on a lost broker is in ``bus_core``; how frames travel,
+in ``pisub.transport``.
 """
 
 from __future__ import annotations
@@ -15,29 +16,19 @@ import zmq
 from pisub.client.bus_core import BusCore, Phase
 from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_hello import Identity
+from pisub.client.bus_requests import BrokerRequests
 from pisub.client.bus_search import Locator
 from pisub.client.bus_shell import BusShell
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, ClientClosedError, FrameTooLargeError, InvalidArgumentError
-from pisub.ids import is_role
 from pisub.protocol.base import Message
 from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Flag, Header, Kind, Priority
 from pisub.protocol.limits import MAX_TOPIC_CHARS
 from pisub.protocol.session import (
-    Claim,
-    Claimed,
-    ControlRequest,
-    Done,
     PeerKind,
-    Release,
     RoleGranted,
-    Shutdown,
-    Subscribe,
-    Subscription,
-    Terminated,
-    Watch,
 )
 
 __all__ = ["Bus", "BusState", "Incoming", "Sender", "Unsubscriber"]
@@ -51,7 +42,7 @@ CONNECT_TIMEOUT_S: Final = 15.0
 _CLOSE_FLUSH_S: Final = 0.5
 
 
-class Bus:
+class Bus(BrokerRequests):
     """A client of the broker, kept connected until it is closed.
 
     Delivery: a message is handed over at most once, in order per sender and receiver while both live. A call ends in
@@ -81,6 +72,7 @@ class Bus:
         authority: int | None = None,
         start_broker: bool = True,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        prepare: Callable[[Self], None] | None = None,
     ) -> Self:
         """Connect to the broker of the settings' runtime directory.
 
@@ -92,13 +84,23 @@ class Bus:
             authority: Bits of ``Authority`` that it wants at most; None is all that it can get.
             start_broker: Whether to start a broker where none is, now and whenever it is lost.
             context: The process's zmq context, where it has one; the caller ends it. Never one from before a fork.
+            prepare: Registers handlers before anybody can reach this peer. One that is registered later may come too
+                late for a caller who knows the address already: it gets ``not_served``.
 
         Raises:
             BrokerUnavailableError: None is there, or none could be started.
             IdentityInUseError: The address belongs to another live process.
         """
         locate = Locator(settings, start_broker=start_broker)
-        return await cls.open(locate, kind=kind, address=address, session=session, authority=authority, context=context)
+        return await cls.open(
+            locate,
+            kind=kind,
+            address=address,
+            session=session,
+            authority=authority,
+            context=context,
+            prepare=prepare,
+        )
 
     @classmethod
     async def open(
@@ -110,6 +112,7 @@ class Bus:
         session: str = "",
         authority: int | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        prepare: Callable[[Self], None] | None = None,
     ) -> Self:
         """Connect to the broker that ``locate`` names. It is called in a thread, again after every loss of a second.
 
@@ -117,6 +120,8 @@ class Bus:
             PisubError: As ``connect``, and whatever ``locate`` raises.
         """
         bus = cls(Identity.of_this_process(kind, address, session, authority=authority), locate, context=context)
+        if prepare is not None:
+            prepare(bus)
         bus._shell.start()
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -230,107 +235,9 @@ class Bus:
             raise InvalidArgumentError(f"A topic has 1 to {MAX_TOPIC_CHARS} characters.", field="topic")
         self._send(message, kind=Kind.PUBLISH, topic=topic, to=to, scope=scope, priority=priority)
 
-    async def control(self, request: ControlRequest, reply: type[T], *, timeout_s: float = 5.0) -> T:
-        """Ask the broker itself.
-
-        Raises:
-            CallTimeoutError: No answer in time: there is no broker, or it hangs.
-            PisubError: Its refusal.
-        """
-        header = Header(
-            kind=Kind.CONTROL,
-            priority=Priority.CONTROL,
-            message_id=self._core.next_id(),
-            ttl_ms=max(1, int(timeout_s * 1000)),
-        )
-        # All but this one may be carried out twice: the next broker must not be shut down in the last one's place.
-        is_repeatable = not isinstance(request, Shutdown)
-        claim = request if isinstance(request, Claim) else None
-        body = await self._shell.ask(
-            header, encode(request), timeout_s=timeout_s, is_repeatable=is_repeatable, claim=claim
-        )
-        return decode(body, reply)
-
     async def flush(self, timeout_s: float) -> bool:
         """Wait until libzmq has taken everything sent so far. False when it has not within the time."""
         return await self._shell.flush(timeout_s)
-
-    # Roles, topics, watches. ---------------------------------------------------------------------------------
-
-    async def claim(self, role: str, scope: str = "", *, wait: bool = False, record_n: int = 0) -> Claimed:
-        """Claim a role. It is remembered, and claimed again from the next broker.
-
-        With ``wait`` and a taken role the answer has generation 0; handlers of ``on_role`` hear when it is granted.
-
-        Raises:
-            RoleTakenError: Another holds it, and ``wait`` is false. Nothing is remembered.
-            StaleGenerationError: A holder with a higher ``record_n`` was seen.
-        """
-        if not is_role(role):
-            raise InvalidArgumentError(f"{role!r} cannot name a role.", field="role")
-        request = Claim(role=role, scope=scope, wait=wait, record_n=record_n)
-        self._core.begin_claim(request)
-        try:
-            return await self.control(request, Claimed)
-        except BaseException:
-            self._core.give_up((role, scope))
-            self._shell.look()
-            raise
-
-    async def release(self, role: str, scope: str = "") -> None:
-        """Give a role, or a place in its queue, back. Idempotent."""
-        self._core.forget_claim((role, scope))
-        try:
-            await self.control(Release(role=role, scope=scope), Done)
-        except BaseException:
-            self._core.give_up((role, scope))
-            self._shell.look()
-            raise
-
-    def fence(self, role: str, scope: str = "") -> Fence | None:
-        """Return the fencing number of a role that this client holds now; None when it does not."""
-        return self._core.fence((role, scope))
-
-    async def subscribe(
-        self, topic: str, handler: Callable[[Incoming], None], *, is_prefix: bool = False, scope: str = ""
-    ) -> Unsubscriber:
-        """Have ``handler`` called for what is published on a topic from now on. Remembered over reconnects.
-
-        Args:
-            topic: The topic, or with ``is_prefix`` the beginning of topics.
-            handler: Called on the loop; what it raises is reported to the loop's exception handler.
-            is_prefix: See ``topic``.
-            scope: Only what is published in this session; '' is every one.
-        """
-        subscription = Subscription(topic=topic, is_prefix=is_prefix, scope=scope)
-        is_first = self._handlers.add_subscription(subscription, handler)
-
-        def unsubscribe() -> None:
-            if self._handlers.remove_subscription(subscription, handler):
-                self._core.unsubscribe(subscription)
-                self._shell.look()
-
-        if is_first:
-            self._core.subscriptions[subscription] = None
-            try:
-                await self.control(Subscribe(topic=topic, is_prefix=is_prefix, scope=scope), Done)
-            except BaseException:
-                unsubscribe()
-                raise
-        return unsubscribe
-
-    async def watch(self, address: str, on_gone: Callable[[Terminated], None]) -> None:
-        """Have ``on_gone`` called once, when the peer at ``address`` is gone; at once if it is not there."""
-        is_first = self._handlers.add_watch(address, on_gone)
-        if not is_first:
-            return
-        self._core.watches[address] = None
-        try:
-            await self.control(Watch(address=address), Done)
-        except BaseException:
-            self._core.watches.pop(address, None)
-            self._handlers.remove_watch(address, on_gone)
-            raise
 
     # Handlers. -----------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ import msgspec
 from pisub.client.bus_answers import Acknowledgements, AnswerCache
 from pisub.client.bus_calls import PendingCall, PendingCalls
 from pisub.client.bus_claims import Claims, RoleKey
-from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Rejected
+from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Gone, Granted, HangUp, Rejected
 from pisub.client.bus_hello import Identity, hello_frame, split_stated
 from pisub.client.bus_outbox import Outbox, Outgoing
 from pisub.client.bus_types import BusState
@@ -40,6 +40,7 @@ from pisub.protocol.session import (
     RoleGranted,
     Subscribe,
     Subscription,
+    Terminated,
     Unsubscribe,
     Watch,
     Welcome,
@@ -71,7 +72,8 @@ class BusCore:
         self.answers = AnswerCache()
         self.arrived = Acknowledgements()
         self.subscriptions: dict[Subscription, None] = {}
-        self.watches: dict[str, None] = {}
+        #: Addresses that are watched, and which life of each; 0 where it is not known.
+        self.watches: dict[str, int] = {}
         self.is_hello_due = False
         #: The Hello whose Welcome is awaited; the Welcome of an earlier one belongs to a connection that is gone.
         self.hello_id = -1
@@ -136,10 +138,23 @@ class BusCore:
         self.subscriptions.pop(subscription, None)
         self._request(Unsubscribe(topic=subscription.topic, is_prefix=subscription.is_prefix, scope=subscription.scope))
 
+    def note_watched(self, address: str, incarnation: int) -> None:
+        """The broker said which life of an address is watched. The next Hello says it too."""
+        if address in self.watches:
+            self.watches[address] = incarnation
+
+    def note_terminated(self, message: Terminated) -> list[Effect]:
+        """A watched peer is gone. Of another life than the one watched it is old news."""
+        watched = self.watches.get(message.address)
+        if watched is None or (watched and message.incarnation not in (0, watched)):
+            return []
+        del self.watches[message.address]
+        return [Gone(message)]
+
     def hello(self) -> bytes:
         """Make the Hello of this moment: with all roles, and as many subscriptions and watches as fit."""
         self.hello_id = self.next_id()
-        fits, _ = split_stated(self.subscriptions, self.watches)
+        fits, _ = split_stated(self.subscriptions, self._watched())
         return hello_frame(self.identity, self.hello_id, self._claims.stated(), fits)
 
     # The connection. -----------------------------------------------------------------------------------------
@@ -243,7 +258,7 @@ class BusCore:
 
     def unstated(self) -> list[Subscribe | Watch]:
         """Return what did not fit into the Hello, as requests."""
-        _, (subscriptions, watches) = split_stated(self.subscriptions, self.watches)
+        _, (subscriptions, watches) = split_stated(self.subscriptions, self._watched())
         return [
             *(Subscribe(topic=each.topic, is_prefix=each.is_prefix, scope=each.scope) for each in subscriptions),
             *(Watch(address=address) for address in watches),
@@ -326,6 +341,9 @@ class BusCore:
         header = Header(kind=Kind.DONE, priority=priority, message_id=self.next_id(), correlation_id=ended, to=callee)
         body = encode(Arrived(message_ids=tuple(ids)))
         self.outbox.push(Outgoing(pack(header, body), header, body))
+
+    def _watched(self) -> list[str]:
+        return [f"{address}@{life}" if life else address for address, life in self.watches.items()]
 
     def _go_offline(self, *, search_at: float | None) -> list[Effect]:
         was_online = self.phase is Phase.ONLINE

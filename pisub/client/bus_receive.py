@@ -14,7 +14,7 @@ import msgspec
 from pisub.client.bus_callee import Callee
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import BusCore, Phase
-from pisub.client.bus_events import Announce, Effect, Gone, Skip
+from pisub.client.bus_events import Announce, Effect, Skip
 from pisub.client.bus_types import BusState, Sender, error_of
 from pisub.errors import NotDeliveredError, OutcomeUnknownError, ProtocolError
 from pisub.protocol.codec import decode, unpack, unpack_stamp
@@ -199,11 +199,9 @@ class Receiver:
                 self.ignored += is_stale
                 return _NOTHING if is_stale else self._core.note_granted(message)
             case Terminated():
-                if message.address in self._core.watches:
-                    del self._core.watches[message.address]
-                    return (Gone(message),)
-                self.ignored += 1
-                return _NOTHING
+                effects = self._core.note_terminated(message)
+                self.ignored += not effects
+                return effects
             case _:
                 assert_never(message)
 

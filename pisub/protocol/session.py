@@ -68,6 +68,7 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     authority: int | None = None
     roles: tuple[HeldRole, ...] = ()
     subscriptions: tuple[Subscription, ...] = ()
+    #: What it watches: ``<address>@<incarnation>`` where it knows which life, else ``<address>``.
     watches: tuple[str, ...] = ()
 
 
@@ -169,7 +170,10 @@ class Unsubscribe(Message, frozen=True, kw_only=True, tag="unsubscribe"):
 
 
 class Watch(Message, frozen=True, kw_only=True, tag="watch"):
-    """Wants one ``Terminated`` when ``address`` goes, at once if it is not there."""
+    """Wants one ``Terminated`` when ``address`` goes, at once if it is not there.
+
+    ``<address>@<incarnation>`` means that life alone. ``Done`` says which life it is.
+    """
 
     address: str
 
@@ -191,7 +195,7 @@ class GoneReason(enum.StrEnum):
 
 
 class Terminated(Message, frozen=True, kw_only=True, tag="terminated"):
-    """A watched peer is gone. Sent once per watch."""
+    """A watched peer is gone. Sent once per watch. ``incarnation`` is 0 where it is not known which life was meant."""
 
     address: str
     reason: GoneReason
@@ -199,7 +203,9 @@ class Terminated(Message, frozen=True, kw_only=True, tag="terminated"):
 
 
 class Done(Message, frozen=True, kw_only=True, tag="done"):
-    """The broker did what was asked, and there is nothing more to say."""
+    """The broker did what was asked. ``incarnation`` answers ``Watch``: which life is watched, 0 if none is there."""
+
+    incarnation: int = 0
 
 
 class Arrived(Message, frozen=True, kw_only=True, tag="arrived"):

@@ -152,18 +152,18 @@ async def main():
     said = []
     for kind, to in ((PeerKind.HOST, "role:host"), (PeerKind.CLIENT, "ADDRESS")):
         async with await Bus.connect(load_settings(), kind=kind, session="s", authority=255) as bus:
-            try:
-                message = AskRequest(ask_id="a" * 26, run_id="OWN_RUN", agent="raw", questions=(Question("Forged?"),))
-                await bus.call(to, message, AskResult, timeout_s=10, scope="s")
-            except PisubError as error:
-                said.append(error.code)
-            code = "not_served"  # the runner is connecting still, beside its run
-            while code in ("not_served", "not_delivered"):
+            code = "not_delivered"  # the runner is connecting still, beside its run: it is no runner yet
+            while code == "not_delivered":
                 try:
                     await bus.call("run:OWN_RUN", ChildAsk(questions=(Question("Forged?"),)), AskResult, timeout_s=10)
                 except PisubError as error:
                     code = error.code
             said.append(code)
+            try:
+                message = AskRequest(ask_id="a" * 26, run_id="OWN_RUN", agent="raw", questions=(Question("Forged?"),))
+                await bus.call(to, message, AskResult, timeout_s=10, scope="s")
+            except PisubError as error:
+                said.append(error.code)
     return " ".join(said)
 """
 

@@ -318,3 +318,26 @@ def test_a_bus_that_is_cancelled_while_connecting_leaves_nothing_open(tmp_path: 
             await connecting
 
     asyncio.run(main())
+
+
+def test_handlers_of_prepare_are_there_before_anybody_can_reach_the_peer(settings: Settings) -> None:
+    async def main() -> None:
+        async with await Bus.connect(settings, kind=PeerKind.CLIENT) as asker:
+            # Parked by the fresh broker, or asked again until the address is there: the first that arrives is served.
+            async def ask() -> Said:
+                while True:
+                    try:
+                        return await asker.call("late:1", Say(text="you"), Said, timeout_s=30)
+                    except NotDeliveredError:
+                        await asyncio.sleep(0)
+
+            asking = asyncio.create_task(ask())
+
+            def prepare(bus: Bus) -> None:
+                assert not bus.is_connected
+                bus.serve(Say, lambda message, _: Said(text=message.text, times=1))
+
+            async with await Bus.connect(settings, kind=PeerKind.CLIENT, address="late:1", prepare=prepare):
+                assert await asking == Said(text="you", times=1)
+
+    asyncio.run(main())

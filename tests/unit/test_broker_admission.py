@@ -174,7 +174,7 @@ def test_a_message_of_several_frames_is_refused_and_counted(world: World) -> Non
 )
 def test_a_watcher_is_told_once_how_the_watched_went(world: World, end: object, reason: GoneReason) -> None:
     a, b = world.join("a"), world.join("b", incarnation=5)
-    assert a.control(Watch(address="b")) == Done()
+    assert a.control(Watch(address="b")) == Done(incarnation=5)
     a.control(Watch(address="b"))
     end(b)  # type: ignore[operator]
     assert a.briefs() == [(Kind.TELL, "", Terminated(address="b", reason=reason, incarnation=5))]
@@ -189,6 +189,52 @@ def test_a_watch_on_what_is_already_gone_is_answered_at_once(world: World) -> No
         Done(),
         Terminated(address="nobody", reason=GoneReason.UNKNOWN),
     ]
+
+
+def test_a_watch_on_another_life_than_the_one_that_is_there_is_answered_at_once(world: World) -> None:
+    a = world.join("a")
+    world.join("b", incarnation=5)
+    a.send(Kind.CONTROL, Watch(address="b@4"))
+    assert [each.message for each in a.take()] == [
+        Done(incarnation=4),
+        Terminated(address="b", reason=GoneReason.UNKNOWN, incarnation=4),
+    ]
+
+
+@pytest.mark.parametrize("address", ["", "b@", "b@0", "b@x", "b@1@2", "@1", "b@" + "9" * 20])
+def test_what_names_no_life_of_an_address_cannot_be_watched(world: World, address: str) -> None:
+    a = world.join("a")
+    assert a.control(Watch(address=address)).field == "address"
+    assert a.control(Unwatch(address=address)).field == "address"
+    again = world.join("c", watches=(address,))
+    assert (again.take(), world.core.state.watchers) == ([], {})
+
+
+@pytest.mark.parametrize("comes_first", ["watcher", "watched"])
+def test_a_life_that_ended_and_was_followed_by_another_while_no_broker_ran_is_told_of(comes_first: str) -> None:
+    world = World(settle_s=1.0)
+    if comes_first == "watched":
+        world.join("b", incarnation=6)
+    a = world.join("a", watches=("b@5",))
+    if comes_first == "watcher":
+        assert a.take() == []
+        world.join("b", incarnation=6)
+    assert a.briefs() == [(Kind.TELL, "", Terminated(address="b", reason=GoneReason.UNKNOWN, incarnation=5))]
+    world.advance(2)
+    assert (a.take(), world.core.state.watchers) == ([], {})
+
+
+def test_the_life_that_is_watched_may_come_back_to_the_next_broker(world: World) -> None:
+    world = World(settle_s=1.0)
+    a = world.join("a", watches=("b@5", "gone@3", "never"))
+    b = world.join("b", incarnation=5)
+    world.advance(2)
+    assert a.briefs() == [
+        (Kind.TELL, "", Terminated(address="gone", reason=GoneReason.UNKNOWN, incarnation=3)),
+        (Kind.TELL, "", Terminated(address="never", reason=GoneReason.UNKNOWN)),
+    ]
+    b.die()
+    assert a.briefs() == [(Kind.TELL, "", Terminated(address="b", reason=GoneReason.EXITED, incarnation=5))]
 
 
 def test_a_watch_taken_back_is_silent(world: World) -> None:

@@ -2,7 +2,7 @@
 
 from pisub.client.bus_calls import PendingCall
 from pisub.client.bus_core import SEARCH_AFTER_S, BusCore, Phase
-from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Granted, HangUp, Reclaim, Rejected
+from pisub.client.bus_events import Announce, Dial, Effect, End, FindBroker, Gone, Granted, HangUp, Reclaim, Rejected
 from pisub.client.bus_hello import Identity
 from pisub.client.bus_outbox import Outgoing
 from pisub.client.bus_types import BusState
@@ -21,11 +21,13 @@ from pisub.protocol.limits import WELCOME_TIMEOUT_S
 from pisub.protocol.session import (
     Claim,
     Claimed,
+    GoneReason,
     HeldRole,
     Hello,
     PeerKind,
     RoleGranted,
     Subscription,
+    Terminated,
     Watch,
     Welcome,
 )
@@ -90,7 +92,7 @@ def test_a_hello_states_who_this_is_and_what_it_holds() -> None:
     core.note_claimed(Claimed(role="rpc", generation=0, position=1))
     core.begin_claim(Claim(role="unanswered", wait=True))
     core.subscriptions[Subscription(topic="t", scope="s")] = None
-    core.watches["run:1"] = None
+    core.watches |= {"run:1": 0, "run:2": 7}
     header, body = unpack(core.hello())
     assert (header.kind, header.message_id) == (Kind.HELLO, core.hello_id)
     assert decode(body, Hello) == Hello(
@@ -102,18 +104,30 @@ def test_a_hello_states_who_this_is_and_what_it_holds() -> None:
         capabilities=("bundles",),
         roles=(HeldRole(role="host", scope="s", generation=9, record_n=3), HeldRole(role="rpc", generation=0)),
         subscriptions=(Subscription(topic="t", scope="s"),),
-        watches=("run:1",),
+        watches=("run:1", "run:2@7"),
     )
     assert core.unstated() == []
 
 
 def test_what_does_not_fit_into_a_hello_is_stated_after_it() -> None:
     core = online()
-    core.watches = {f"run:{number:026}": None for number in range(16_384)}
+    core.watches = {f"run:{number:026}": 0 for number in range(16_384)}
     stated = decode(unpack(core.hello())[1], Hello).watches
     late = [request.address for request in core.unstated() if isinstance(request, Watch)]
     assert 0 < len(stated) < 16_384
     assert [*stated, *late] == list(core.watches)
+
+
+def test_the_end_of_another_life_than_the_watched_one_is_old_news() -> None:
+    core = online()
+    core.watches["run:1"] = 0
+    core.note_watched("run:1", 7)
+    core.note_watched("run:2", 8)
+    earlier, mine = (Terminated(address="run:1", reason=GoneReason.EXITED, incarnation=life) for life in (6, 7))
+    assert core.note_terminated(earlier) == []
+    assert core.watches == {"run:1": 7}
+    assert core.note_terminated(mine) == [Gone(mine)]
+    assert (core.note_terminated(mine), core.watches) == ([], {})
 
 
 def test_a_lost_broker_is_looked_for_after_a_second() -> None:

@@ -250,7 +250,7 @@ def test_not_delivered_from_a_callee_is_about_another_call(client: Client) -> No
 
 
 def test_the_end_of_a_watched_peer_is_handed_over_once(client: Client) -> None:
-    client.core.watches["x"] = None
+    client.core.watches["x"] = 0
     message = Terminated(address="x", reason=GoneReason.EXITED)
     assert client.gets(Kind.TELL, message, epoch="zero") == [Gone(message)]
     assert client.gets(Kind.TELL, message) == []

@@ -52,17 +52,20 @@ class NoteRecord:
 
 
 class WatchRecord:
-    __slots__ = ("address", "checks", "count", "is_void", "watcher")
+    __slots__ = ("address", "checks", "count", "incarnation", "is_void", "watcher")
 
     def __init__(self, checks: Checks, watcher: Node, address: str) -> None:
         self.checks = checks
         self.watcher = watcher
         self.address = address
         self.count = 0
+        self.incarnation = 0
         self.is_void = False
 
-    def __call__(self, _: Terminated) -> None:
+    def __call__(self, gone: Terminated) -> None:
         self.count += 1
+        if self.incarnation and gone.incarnation != self.incarnation:
+            self.checks.fail(f"{self.watcher.name} watches {self.address}@{self.incarnation}, and was told {gone}")
         if self.count > 1:
             self.checks.fail(f"{self.watcher.name} was told twice that {self.address} is gone")
 
@@ -244,9 +247,10 @@ class Checks:
                 self.fail(f"call {record.key} of {record.caller.name} to {record.to} never ended")
         for number, note in enumerate(self.notes):
             self._arrived(number, note)
-        present = {node.address for node in self.world.nodes}
+        present = {(node.address, life) for node in self.world.nodes for life in (0, node.incarnation)}
         for watch in self.watches:
-            is_due = not watch.is_void and watch.watcher in self.world.nodes and watch.address not in present
+            is_there = (watch.address, watch.incarnation) in present
+            is_due = not watch.is_void and watch.watcher in self.world.nodes and not is_there
             if is_due and watch.count != 1:
                 self.fail(f"{watch.watcher.name} was told {watch.count} times that {watch.address} is gone")
 

@@ -30,11 +30,12 @@ from pisub.client.bus_types import Incoming, Sender
 from pisub.errors import NotDeliveredError, PisubError, RemoteError
 from pisub.protocol.base import Message
 from pisub.protocol.bundle import frames_of
-from pisub.protocol.codec import encode, pack
+from pisub.protocol.codec import decode, encode, pack
 from pisub.protocol.delivery import Fence, Flag, Header, Kind, Priority
 from pisub.protocol.session import (
     Claim,
     ControlRequest,
+    Done,
     PeerKind,
     Release,
     Subscribe,
@@ -311,13 +312,16 @@ class Node:
             return
         told = self.world.checks.watch_begins(self, address)
         self.handlers.add_watch(address, told)
-        self.core.watches[address] = None
+        self.core.watches[address] = 0
 
         def ended(waiter: Waiter) -> None:
             if waiter.error is not None:
                 self.core.watches.pop(address, None)
                 self.handlers.remove_watch(address, told)
                 told.is_void = True
+            elif waiter.result is not None and not told.count:
+                told.incarnation = decode(waiter.result, Done).incarnation
+                self.core.note_watched(address, told.incarnation)
 
         self.control(Watch(address=address), ended)
 
