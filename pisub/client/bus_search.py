@@ -40,6 +40,11 @@ class Locator:
         self._check_going(found)
         return found.address
 
+    def glance(self) -> str | None:
+        """Return the address of a broker that is there and goes, without waiting for anything; None to look closer."""
+        found = find_broker(self._settings)
+        return None if found is None or is_stopped(found.process) else found.address
+
     def silence(self) -> BrokerUnavailableError | None:
         """Return the error for a broker that was found and sent nothing; None where none is there."""
         found = find_broker(self._settings)
@@ -58,9 +63,10 @@ class Locator:
 
 
 class BrokerSearch:
-    """Runs ``locate`` in a thread and hands its outcome to ``on_ended`` on the loop.
+    """Looks for a broker and hands the outcome to ``on_ended`` on the loop.
 
-    The thread is a daemon: the end of the interpreter does not wait for it. ``stop`` does, in bounds.
+    Where a glance does not do, ``locate`` runs in a thread. It is a daemon: the end of the interpreter does not wait for
+    it. ``stop`` does, in bounds.
     """
 
     def __init__(
@@ -77,6 +83,9 @@ class BrokerSearch:
     def begin(self) -> None:
         """Start a search. The caller sees to it that there is one at a time."""
         self._running = self._loop.create_future()
+        if isinstance(self._locate, Locator) and (address := self._locate.glance()) is not None:
+            self._loop.call_soon(self._end, address)
+            return
         threading.Thread(target=self._run, name="pisub-find-broker", daemon=True).start()
 
     async def stop(self, within_s: float) -> None:
