@@ -1,4 +1,4 @@
-"""The agents of the launch benchmark: one that ends at once, and one that waits."""
+"""The agents of the launch benchmark: one that ends at once, one that works a little, and one that waits."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import asyncio
 
 from pisub.child import Child
 
+_STEADY_S = 0.05
+
 
 async def brief(child: Child) -> str:
     """End at once."""
-    await asyncio.sleep(0.05)
+    return child.run_id
+
+
+async def steady(child: Child) -> str:
+    """Work for longer than the runner needs to reach the broker."""
+    await asyncio.sleep(_STEADY_S)
     return child.run_id
 
 
 async def idle(child: Child) -> str:
     """Wait to be stopped."""
     await asyncio.Event().wait()
-    await asyncio.sleep(0.05)
     return child.run_id

@@ -65,8 +65,8 @@ class Locator:
 class BrokerSearch:
     """Looks for a broker and hands the outcome to ``on_ended`` on the loop.
 
-    Where a glance does not do, ``locate`` runs in a thread. That is a daemon: the interpreter's end does not wait for it;
-    ``stop`` does, in bounds.
+    Where a glance does not do, ``locate`` runs in a thread. It is a daemon: the interpreter does not wait for it at its
+    end. ``stop`` does, in bounds.
     """
 
     def __init__(
