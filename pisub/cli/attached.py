@@ -1,16 +1,18 @@
-"""A run watched from this terminal: its progress, its questions, Ctrl-C. ``run`` and ``demo`` share it."""
+"""A run watched from this terminal: its progress, its questions, Ctrl-C. ``run``, ``resume`` and ``demo`` share it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from pisub.cli.commands.result import print_result
 from pisub.cli.console import Console
+from pisub.cli.exits import Exit
 from pisub.cli.interrupts import Interrupts
 from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.client.api import Client, connect, host
@@ -22,7 +24,7 @@ from pisub.runs.spec import OnNoHost
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run and watched."""
+    """What is to be run and watched. Called with a client it starts it."""
 
     agent: str
     task: str
@@ -34,9 +36,32 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: dict[str, Any] | None = None
     wishes: dict[str, Any] = {}
 
+    async def __call__(self, client: Client) -> Run:
+        """Start the run.
+
+        Raises:
+            PisubError: As ``Client.spawn``.
+        """
+        return await client.spawn(
+            self.agent,
+            self.task,
+            self.cwd,
+            label=self.label,
+            timeout_ms=self.timeout_ms,
+            on_no_host=self.on_no_host,
+            attached=self.is_attached,
+            ceiling=self.ceiling,
+            **self.wishes,
+        )
+
 
 async def run_watched(
-    settings: Settings, console: Console, request: Request, dialogs: Dialogs | None, *, is_scripted: bool = False
+    settings: Settings,
+    console: Console,
+    start: Callable[[Client], Awaitable[Run]],
+    dialogs: Dialogs | None,
+    *,
+    is_scripted: bool = False,
 ) -> tuple[Client, RunResult]:
     """Start a run, show its progress, host its session where there are dialogs, and return how it ended.
 
@@ -44,20 +69,17 @@ async def run_watched(
     """
     progress = Progress(console)
     async with _session(settings, progress, dialogs, notify=not is_scripted) as client:
-        run = await client.spawn(
-            request.agent,
-            request.task,
-            request.cwd,
-            label=request.label,
-            timeout_ms=request.timeout_ms,
-            on_no_host=request.on_no_host,
-            attached=request.is_attached,
-            ceiling=request.ceiling,
-            **request.wishes,
-        )
+        run = await start(client)
         progress.run_id = run.id
         progress.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
         return client, await _watch(run, progress)
+
+
+def print_outcome(console: Console, client: Client, result: RunResult) -> Exit:
+    """Say where its artifacts are, print its result, and return the exit code that follows it."""
+    for artifact in () if console.is_json else result.artifacts:
+        console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
+    return print_result(console, client.layout, result)
 
 
 @contextlib.asynccontextmanager

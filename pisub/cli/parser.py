@@ -72,6 +72,16 @@ def _run_id(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("id", metavar="ID", help="a run's id, or its beginning (4 characters or more)")
 
 
+def _detach(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-d", "--detach", action="store_true", help="print the run's id and return at once")
+
+
+def _answers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--answers", metavar="FILE", type=Path, help="answer questions from a YAML or JSON list instead of the terminal"
+    )
+
+
 def _run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agent", metavar="AGENT", help="the agent's name (see `pisub agents`)")
     parser.add_argument(
@@ -82,7 +92,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
         "since other users of the machine see a command's arguments",
     )
     parser.add_argument("--task-file", metavar="FILE", type=Path, help="read the task from a file, byte for byte")
-    parser.add_argument("-d", "--detach", action="store_true", help="print the run's id and return at once")
+    _detach(parser)
     _session(parser, "the session that the run belongs to (default: PISUB_SESSION; without that a foreground run makes "
              "a fresh session, and -d uses the project's shared inbox session)")  # fmt: skip
     parser.add_argument(
@@ -97,9 +107,7 @@ def _run(parser: argparse.ArgumentParser) -> None:
         choices=["wait", "fail"],
         help="what a question does when no host is there: wait for one (default with -d) or end as no-host",
     )
-    parser.add_argument(
-        "--answers", metavar="FILE", type=Path, help="answer questions from a YAML or JSON list instead of the terminal"
-    )
+    _answers(parser)
     parser.add_argument("--output", metavar="FILE", help="also write its result to a file")
     parser.add_argument("--skill", metavar="LIST", help="skills that it is given, separated by commas")
     declare_ceiling(parser, "the run")
@@ -196,6 +204,7 @@ def _interrupt(parser: argparse.ArgumentParser) -> None:
 def _resume(parser: argparse.ArgumentParser) -> None:
     _run_id(parser)
     parser.add_argument("message", metavar="MESSAGE", help="what its agent is told; `-` reads standard input")
+    _detach(parser)
     parser.add_argument(
         "--answer",
         metavar="Q=V",
@@ -203,6 +212,7 @@ def _resume(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="an answer to a question that the run got none to; Q is its number or id in `pisub show`, or its text",
     )
+    _answers(parser)
     _json(parser)
 
 

@@ -42,7 +42,7 @@ def test_a_run_is_steered_interrupted_and_gone_on_with(project: Project) -> None
     paused = project.pisub("interrupt", run_id)
     assert (paused.code, paused.out) == (0, f"{run_id} paused\n")
     assert f"pisub resume {run_id}" in paused.err
-    resumed = project.pisub("resume", run_id, "go on", "--json").json
+    resumed = project.pisub("resume", "-d", run_id, "go on", "--json").json
     assert (resumed["kind"], resumed["resumedFrom"]) == ("launched", run_id)
     wait_until_it_says(project, resumed["runId"], "listening")
     again = project.pisub("resume", run_id, "me too")
@@ -76,10 +76,26 @@ def test_a_question_without_an_answer_is_shown_and_answered_with_the_resume(proj
     wrong = project.pisub("resume", run_id, "here", "--answer", "Which?=up")
     assert (wrong.code, "is no option" in wrong.err) == (2, True)
     assert project.pisub("resume", run_id, "here", "--answer", "nothing").code == 2
-    new = project.pisub("resume", run_id, "here", "--answer", "1=2", "--answer", "Why?=so = so").out.strip()
+    new = project.pisub("resume", "-d", run_id, "here", "--answer", "1=2", "--answer", "Why?=so = so").out.strip()
     assert project.pisub("wait", new).code == 0
     assert project.pisub("result", new).out == "ok: ('right', 'so = so')\n"
     assert project.pisub("questions", "-a", "--json").json["unanswered"] == []
+
+
+def test_a_resume_in_the_foreground_asks_here_prints_the_result_and_follows_it_with_its_code(project: Project) -> None:
+    run_id = project.launch("choose", "x", "--ask", "fail", "--session", "s")
+    assert project.pisub("wait", run_id).code == 0
+    (project.root / "answers.yaml").write_text("- right\n- because\n")
+    outcome = project.pisub("resume", run_id, "once more", "--answers", "answers.yaml")
+    assert (outcome.code, outcome.out) == (0, "ok: ('right', 'because')\n")
+    assert "(session s)" in outcome.err
+    assert project.pisub("resume", "-d", run_id, "x", "--answers", "answers.yaml").code == 2
+    elsewhere = project.pisub("resume", run_id, "x", environ={"PISUB_SESSION": "another"})
+    assert (elsewhere.code, elsewhere.out) == (6, "")
+    stopped = project.launch("deaf")
+    wait_until_it_says(project, stopped, "working")
+    project.pisub("stop", stopped)
+    assert project.pisub("resume", stopped, "x").code == 10
 
 
 def test_a_suspended_run_is_shown_as_stalled_and_an_unread_message_is_pending(project: Project) -> None:

@@ -80,7 +80,7 @@ def test_a_cap_that_is_reached_is_an_error_with_figures_and_a_grant_is_the_way_o
     # What has ended is gone on with at any count.
     run_id = refused_free_run(project)
     assert project.pisub("wait", run_id).code == 0
-    assert project.pisub("resume", run_id, "again").code == 0
+    assert project.pisub("resume", "-d", run_id, "again").code == 0
 
 
 def refused_free_run(project: Project) -> str:

@@ -69,8 +69,7 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
     dialogs = choose_dialogs(console, arguments.answers, bell=settings.notify_bell)
     import asyncio  # noqa: PLC0415  # -d needs neither a loop nor a broker
 
-    from pisub.cli.attached import Request, run_watched  # noqa: PLC0415  # zmq likewise
-    from pisub.cli.commands.result import print_result  # noqa: PLC0415  # likewise
+    from pisub.cli.attached import Request, print_outcome, run_watched  # noqa: PLC0415  # zmq likewise
 
     request = Request(
         agent=arguments.agent,
@@ -85,9 +84,7 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
     client, result = asyncio.run(
         run_watched(settings, console, request, dialogs, is_scripted=arguments.answers is not None)
     )
-    for artifact in () if console.is_json else result.artifacts:
-        console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
-    return print_result(console, client.layout, result)
+    return print_outcome(console, client, result)
 
 
 def _wishes(arguments: Namespace) -> dict[str, Any]:
