@@ -61,6 +61,15 @@ def seconds(value: object, field: str) -> float:
     return value
 
 
+def amount(value: object, field: str, *, highest: float) -> float:
+    """Return a number from 0 to a bound."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong(field, "a number", value)
+    if not 0 <= value <= highest:
+        raise InvalidArgumentError(f"{field} must be 0 to {highest:g}.", field=field)
+    return float(value)
+
+
 def truth(value: object, field: str) -> bool:
     """Return True or False."""
     if not isinstance(value, bool):

@@ -18,13 +18,14 @@ from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
 from pisub.contacting import contact
-from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted
+from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted, UsageReported
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
 from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
 from pisub.runs.steering import SteerMessage
 from pisub.runs.supervision import Reason, SupervisorReply
+from pisub.runs.usage import MAX_REPORTED_COST, MAX_REPORTED_TOKENS, Usage
 from pisub.session_file import Session, SessionMessage
 from pisub.utf8 import is_utf8, without_surrogates
 
@@ -228,6 +229,36 @@ class Child:
         finally:
             self._shell.report(ToolEnded(call_id, name, is_error))
 
+    def report_usage(
+        self,
+        *,
+        input: int = 0,  # noqa: A002  # the field's word in every model's answer
+        output: int = 0,
+        cache_read: int = 0,
+        cache_write: int = 0,
+        cost: float = 0.0,
+        model: str = "",
+    ) -> None:
+        """Say what one answer of a model took. The run's status and result have the sums; ``pisub show`` prints them.
+
+        Args:
+            input: Tokens sent, without those from a cache.
+            output: Tokens answered.
+            cache_read: Tokens read from a cache.
+            cache_write: Tokens written to one.
+            cost: In US dollars.
+            model: Which model it was.
+
+        Raises:
+            InvalidArgumentError: One of them is negative, or no number.
+        """
+        tokens = {"input": input, "output": output, "cache_read": cache_read, "cache_write": cache_write}
+        for field, value in tokens.items():
+            checks.whole_number(value, field, lowest=0, highest=MAX_REPORTED_TOKENS)
+        cost = checks.amount(cost, "cost", highest=MAX_REPORTED_COST)
+        model = checks.text(model, "model", max_chars=_MAX_ARGUMENT_CHARS)
+        self._shell.report(UsageReported(Usage(**tokens, cost=cost, turns=1), model))
+
     def write(self, path: str | os.PathLike[str], content: str | bytes) -> Path:
         """Write a file of the run and return where it lies. Replaces a file of that name, whole or not at all.
 
@@ -287,6 +318,6 @@ def _summary(arguments: dict[str, Any]) -> dict[str, Any]:
         if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**53):
             shown[name] = value
             continue
-        text = value if isinstance(value, str) else repr(value)
+        text = str(value) if isinstance(value, str | os.PathLike) else repr(value)
         shown[name] = text if len(text) <= _MAX_ARGUMENT_CHARS else text[:_MAX_ARGUMENT_CHARS] + "…"
     return shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -27,6 +27,7 @@ from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, S
 from pisub.record.status import write_status
 from pisub.runs.attention import Attention
 from pisub.runs.spec import RunSpec
+from pisub.runs.usage import UsageMeter, tokens_of
 from pisub.utf8 import without_surrogates
 
 from .activity import ActivityWatch
@@ -37,6 +38,15 @@ from .output_file import Saved, save_output
 _MAX_LINE_CHARS = 8 * KIB
 _SUMMARY_CHARS = 200
 _MAX_LISTED_ARTIFACTS = 1_000
+
+
+class _Tool(NamedTuple):
+    """A tool that is in use: since when by the loop's clock, and as Unix time; on what file, where it says so."""
+
+    name: str
+    since: float
+    started_at: int
+    path: str | None
 
 
 class Recorder:
@@ -62,7 +72,8 @@ class Recorder:
         self._attention: Attention | None = None
         self._steering: SteeringLedger | None = None
         self._tool_count = 0
-        self._tools: dict[int, tuple[str, float, int]] = {}
+        self._tools: dict[int, _Tool] = {}
+        self._meter = UsageMeter()
         self._artifacts: dict[str, int] = {}
         self._outputs: dict[str, _Lines] = {}
         self._newest: JournalEvent | None = None
@@ -99,18 +110,26 @@ class Recorder:
                 self.write_line("subagent.child.log", {"text": text}, is_diagnostic=True)
             case eng.ToolStarted(call_id, name, arguments):
                 self._tool_count += 1
-                self._tools[call_id] = (name, now, self._clock.wall_ms())
+                path = arguments.get("path")
+                self._tools[call_id] = _Tool(name, now, self._clock.wall_ms(), path if isinstance(path, str) else None)
                 data = {"tool": name, "args": arguments, "callId": call_id}
                 self.write_line("subagent.tool.started", data, is_diagnostic=True)
                 self.mark_status(now, at_once=False)
             case eng.ToolEnded(call_id, name, is_error):
-                _, since, _ = self._tools.pop(call_id, (name, now, 0))
-                data = {"tool": name, "callId": call_id, "durationMs": round((now - since) * 1000), "isError": is_error}
+                tool = self._tools.pop(call_id, None)
+                lasted_ms = 0 if tool is None else round((now - tool.since) * 1000)
+                data = {"tool": name, "callId": call_id, "durationMs": lasted_ms, "isError": is_error}
                 self.write_line("subagent.tool.completed", data, is_diagnostic=True)
                 self.mark_status(now, at_once=False)
             case eng.OutputBytes(stream, data):
                 for line in self._outputs.setdefault(stream, _Lines()).take(data):
                     self.write_line(f"subagent.child.{stream}", {"text": line}, is_diagnostic=True)
+            case eng.UsageReported(usage, model):
+                self._meter.add(usage, model)
+                self.write_line(
+                    "subagent.child.usage", {**msgspec.to_builtins(usage), "model": model}, is_diagnostic=True
+                )
+                self.mark_status(now, at_once=False)
             case eng.ArtifactWritten(path, size):
                 self._artifacts[path] = size
                 self.write_line("subagent.artifact.written", {"path": path, "bytes": size})
@@ -174,6 +193,8 @@ class Recorder:
         remaining_ms = None if snapshot.remaining_s is None else round(snapshot.remaining_s * 1000)
         is_clock_running = snapshot.phase is Phase.RUNNING and not snapshot.is_waiting
         tool = next(reversed(self._tools.values()), None)
+        usage = self._meter.usage
+        tokens = None if usage is None else tokens_of(usage)
         attention = self._attention_now(snapshot)
         step_status = "stopped" if snapshot.stopped else "failed" if snapshot.timed_out else "running"
         status = RunStatus(
@@ -193,9 +214,14 @@ class Recorder:
             activity_reason=None if attention is None else attention.reason.value,
             activity_since=None if attention is None else self._wall(attention.since),
             last_activity_at=self._wall(self._activity.last_at),
-            current_tool=None if tool is None else tool[0],
-            current_tool_started_at=None if tool is None else tool[2],
+            current_tool=None if tool is None else tool.name,
+            current_tool_started_at=None if tool is None else tool.started_at,
+            current_path=None if tool is None else tool.path,
             tool_count=self._tool_count,
+            turn_count=0 if usage is None else usage.turns,
+            total_tokens=tokens,
+            total_cost=None if usage is None else usage.cost,
+            usage=usage,
             steering=self._steering,
             steps=(
                 Step(
@@ -203,6 +229,8 @@ class Recorder:
                     status=step_status,
                     label=self._spec.label,
                     started_at=self._started_at,
+                    tokens=tokens,
+                    model=self._meter.model or None,
                 ),
             ),
             timeout_ms=self._spec.timeout_ms,
@@ -258,6 +286,7 @@ class Recorder:
             ended_at=now,
             duration_ms=max(0, now - self._started_at),
             waiting_for_human_ms=round(snapshot.waited_s * 1000),
+            usage=status.usage,
             cwd=self._spec.cwd,
             session_file=status.session_file,
             cleanup="proven" if verdict.is_cleanup_proven else "unproven",

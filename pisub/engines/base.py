@@ -13,6 +13,7 @@ import msgspec
 from pisub.protocol.checkpoint import AskResult, Question
 from pisub.protocol.limits import MAX_OUTPUT_BYTES
 from pisub.runs.steering import AckState, SteerMessage
+from pisub.runs.usage import Usage
 
 
 class EngineEvent(msgspec.Struct, frozen=True, tag=True):
@@ -39,6 +40,13 @@ class ToolEnded(EngineEvent, frozen=True):
     call_id: int
     name: str
     is_error: bool = False
+
+
+class UsageReported(EngineEvent, frozen=True):
+    """A model answered: what that took, and which it was, or ''."""
+
+    usage: Usage
+    model: str = ""
 
 
 class OutputBytes(EngineEvent, frozen=True):

@@ -95,6 +95,7 @@ def end_status(last: RunStatus, result: RunResult) -> RunStatus:
         activity_since=None,
         current_tool=None,
         current_tool_started_at=None,
+        current_path=None,
         deadline_at=None,
         waiting_for_human_ms=max(last.waiting_for_human_ms, result.waiting_for_human_ms),
         output_file=result.output_path or last.output_file,
@@ -130,6 +131,7 @@ def result_of_death(death: Death) -> RunResult:
         ended_at=ended_at,
         duration_ms=ended_at - started_at if death.was_started else 0,
         waiting_for_human_ms=waited_ms,
+        usage=None if death.status is None else death.status.usage,
         cwd=death.spec.cwd,
         session_file=None if death.status is None else death.status.session_file,
         # Nobody verified that the tree of a dead runner is empty.
@@ -158,6 +160,7 @@ def result_of_status(spec: RunSpec, status: RunStatus) -> RunResult:
         ended_at=ended_at,
         duration_ms=max(0, ended_at - status.started_at),
         waiting_for_human_ms=status.waiting_for_human_ms,
+        usage=status.usage,
         cwd=status.cwd,
         cleanup="unproven",
         parent_run_id=spec.parent_run_id,

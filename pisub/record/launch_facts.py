@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from pisub.record.model import RunResult, RunStatus
+from pisub.record.model import FanoutBudget, RunResult, RunStatus
 from pisub.runs.spec import RunSpec
 
 
@@ -21,6 +21,8 @@ def status_of_launch(status: RunStatus, spec: RunSpec) -> RunStatus:
         )
     return msgspec.structs.replace(
         status,
+        is_nested=spec.parent_run_id is not None,
+        run_fanout_budget=FanoutBudget(root_run_id=spec.root_run_id or spec.run_id, limit=spec.max_spawns_per_run),
         context=None if facts is None else facts.context,
         definition_digest=None if facts is None else facts.definition_digest,
         launch_contract_digest=None if facts is None else facts.launch_contract_digest,

@@ -11,6 +11,7 @@ from pisub.protocol.checkpoint import Answer, AskResult, Question
 from pisub.protocol.runs import RunState
 from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
+from pisub.runs.usage import Tokens, Usage
 
 
 class LaunchNote(Record, frozen=True, kw_only=True):
@@ -40,8 +41,18 @@ class Step(Part, frozen=True, kw_only=True):
     duration_ms: int | None = None
     exit_code: int | None = None
     error: str | None = None
+    #: As far as the child reports it.
+    tokens: Tokens | None = None
+    model: str | None = None
     capability_ceiling: CapabilityCeiling | None = None
     capability_audit: CapabilityAudit | None = None
+
+
+class FanoutBudget(Part, frozen=True, kw_only=True):
+    """How many runs may ever be started below the first run of a tree; ``tree/`` there has one name for each."""
+
+    root_run_id: str
+    limit: int
 
 
 class SteeringEntry(Part, frozen=True, kw_only=True):
@@ -75,6 +86,9 @@ class RunStatus(Record, frozen=True, kw_only=True):
     run_id: str
     session_id: str
     mode: str = "single"
+    #: Whether another run started it.
+    is_nested: bool = False
+    run_fanout_budget: FanoutBudget | None = None
     state: RunState
     pid: int
     process: ProcessIdentity
@@ -95,7 +109,14 @@ class RunStatus(Record, frozen=True, kw_only=True):
     last_activity_at: int | None = None
     current_tool: str | None = None
     current_tool_started_at: int | None = None
+    #: The argument ``path`` of that tool.
+    current_path: str | None = None
     tool_count: int = 0
+    #: What the child reports of its models: answers, tokens, US dollars; absent where it reports nothing.
+    turn_count: int = 0
+    total_tokens: Tokens | None = None
+    total_cost: float | None = None
+    usage: Usage | None = None
     steering: SteeringLedger | None = None
     steps: tuple[Step, ...] = ()
     timeout_ms: int | None = None
@@ -164,6 +185,7 @@ class RunResult(Record, frozen=True, kw_only=True):
     ended_at: int
     duration_ms: int = 0
     waiting_for_human_ms: int = 0
+    usage: Usage | None = None
     cwd: str = ""
     #: Where the child can be resumed: its session file.
     session_file: str | None = None

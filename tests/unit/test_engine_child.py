@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from pisub.child import Child
-from pisub.engines.base import ArtifactWritten, LogLine, ToolEnded, ToolStarted
+from pisub.engines.base import ArtifactWritten, LogLine, ToolEnded, ToolStarted, UsageReported
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
+from pisub.runs.usage import Usage
 from tests.support.engine_shell import RecordingShell, context
 
 
@@ -29,11 +30,23 @@ def test_a_tool_is_shown_while_it_lasts_and_an_exception_is_its_error(tmp_path: 
         raise ValueError("no")
     assert shell.events == [
         LogLine("begin"),
-        ToolStarted(1, "read", {"path": repr(Path("a")), "limit": 3, "text": "x" * 200 + "…"}),
+        ToolStarted(1, "read", {"path": "a", "limit": 3, "text": "x" * 200 + "…"}),
         ToolEnded(1, "read", is_error=False),
         ToolStarted(2, "write", {}),
         ToolEnded(2, "write", is_error=True),
     ]
+
+
+def test_a_usage_is_reported_as_one_turn_and_a_wrong_one_by_its_name(tmp_path: Path) -> None:
+    shell = RecordingShell()
+    child = child_in(tmp_path, shell)
+    child.report_usage(input=10, output=2, cache_read=1, cost=1, model="m")
+    assert shell.events == [UsageReported(Usage(input=10, output=2, cache_read=1, cost=1.0, turns=1), "m")]
+    for wrong in ({"input": -1}, {"output": 1.5}, {"cache_write": True}, {"cost": float("nan")}, {"model": 3}):
+        with pytest.raises(InvalidArgumentError) as refused:
+            child.report_usage(**wrong)  # type: ignore[arg-type]
+        assert refused.value.field == next(iter(wrong))
+    assert len(shell.events) == 1
 
 
 def test_files_lie_in_the_artifacts_directory_private_and_whole(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pisub.record.layout import Layout, RunPaths
 from pisub.record.model import ControlRequest
 from pisub.record.status import read_status
 from pisub.runs.spec import RunnerSpec, RunSpec
+from pisub.runs.usage import Tokens, Usage
 from runner.effects import Verdict
 from runner.events import Cause, EndRequested
 from runner.inbox import Inbox
@@ -127,6 +128,30 @@ def test_a_tool_s_duration_is_measured(recorder: Recorder, paths: RunPaths) -> N
         ("subagent.tool.started", {"tool": "read", "args": {"path": "x"}, "callId": 1}),
         ("subagent.tool.completed", {"tool": "read", "callId": 1, "durationMs": 250, "isError": True}),
     ]
+
+
+def test_what_a_child_says_that_it_used_is_added_up_in_status_step_and_result(
+    recorder: Recorder, paths: RunPaths
+) -> None:
+    assert recorder.status(snapshot()).usage is None
+    recorder.take(eng.UsageReported(Usage(input=10, output=3, cache_read=5, cost=0.25, turns=1), "one"), 0.0)
+    recorder.take(eng.UsageReported(Usage(input=1, cache_write=2, turns=1)), 0.0)
+    status, result = recorder.end(Verdict(RunState.COMPLETE, None, None, 0, eng.Settled(), True, False, False), snapshot())
+    total = Usage(input=11, output=3, cache_read=5, cache_write=2, cost=0.25, turns=2)
+    assert (status.usage, result.usage) == (total, total)
+    tokens = Tokens(input=11, output=3, total=14)
+    assert (status.turn_count, status.total_tokens, status.total_cost) == (2, tokens, 0.25)
+    assert (status.steps[0].tokens, status.steps[0].model) == (tokens, "one")
+    recorder.flush(snapshot(), 1.0)
+    assert [kind for kind, _ in lines(paths)] == ["subagent.child.usage"] * 2
+
+
+def test_a_status_names_the_file_that_a_tool_works_on(recorder: Recorder) -> None:
+    recorder.take(eng.ToolStarted(1, "read", {"path": "src/x.py"}), 0.0)
+    recorder.take(eng.ToolStarted(2, "count", {"path": 3}), 0.0)
+    assert (recorder.status(snapshot()).current_tool, recorder.status(snapshot()).current_path) == ("count", None)
+    recorder.take(eng.ToolEnded(2, "count"), 0.0)
+    assert recorder.status(snapshot()).current_path == "src/x.py"
 
 
 def test_a_result_says_how_it_ended_and_where_its_files_are(

@@ -109,6 +109,33 @@ def _heard_of(view: RunView, paths: RunPaths, now_ms: int) -> str:
     return f"{age(now_ms - at)} ago"
 
 
+def _work_time(view: RunView, now_ms: int) -> str:
+    """Return what a live run with a deadline has left, and whether its clock goes."""
+    status = view.status
+    if view.state.is_terminal or status is None or status.timeout_ms is None:
+        return ""
+    of = f"of {duration(status.timeout_ms)} left"
+    if status.deadline_at is not None:
+        return f"{duration(max(0, status.deadline_at - now_ms))} {of}; ends at {moment(status.deadline_at)}"
+    left = status.timeout_ms if status.remaining_ms is None else status.remaining_ms
+    return f"{duration(left)} {of}; its clock stands still while it waits for you"
+
+
+def _model(view: RunView) -> str:
+    steps = () if view.status is None else view.status.steps
+    return safe_line(", ".join(dict.fromkeys(each.model for each in steps if each.model)))
+
+
+def _used(view: RunView) -> str:
+    """Return what the child reports of its models."""
+    usage = None if view.status is None else view.status.usage
+    if usage is None:
+        return ""
+    cached = f" ({usage.cache_read:,} from a cache)" if usage.cache_read else ""
+    cost = f", ${usage.cost:.4f}" if usage.cost else ""
+    return f"{usage.input:,} tokens in{cached}, {usage.output:,} out, {usage.turns} turns{cost}"
+
+
 def _messages(view: RunView) -> str:
     ledger = None if view.status is None else view.status.steering
     if ledger is None:
@@ -139,12 +166,15 @@ def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[
         ("submitted", moment(summary.submitted_at)),
         ("started", moment(summary.started_at)),
         ("ended", moment(summary.ended_at)),
+        ("work time", _work_time(view, now_ms)),
         ("took", "" if result is None else duration(result.duration_ms)),
         ("waited for you", duration(result.waiting_for_human_ms) if result and result.waiting_for_human_ms else ""),
         ("process", "" if summary.pid is None else str(summary.pid)),
         ("does", safe_line(activity_words(summary, now_ms=now_ms))),
         ("last heard of", _heard_of(view, paths, now_ms)),
         ("tools used", str(summary.tool_count or "")),
+        ("model", _model(view)),
+        ("used", _used(view)),
         ("messages", _messages(view)),
         ("open questions", str(questions or "")),
         ("reason", summary.reason or ""),
