@@ -214,9 +214,7 @@ async def _tick(runs: Sequence[AskingRun]) -> None:
         await asyncio.sleep(_TICK_S)
         now = time.monotonic()
         for run in runs:
-            due = run.service.next_deadline()
-            if due is not None and due <= now:
-                run.service.tick()
+            run.service.tick(now)
 
 
 class AnsweringDialogs:

@@ -143,9 +143,11 @@ class AskService:
         """The connection is gone."""
         self._feed_all(asks.BrokerLost())
 
-    def tick(self) -> None:
+    def tick(self, now: float) -> None:
         """Time passed."""
-        self._feed_all(asks.AskTick())
+        due = self.next_deadline()
+        if due is not None and now >= due:
+            self._feed_all(asks.AskTick())
 
     def next_deadline(self) -> float | None:
         """Return when to call ``tick`` at the latest."""

@@ -56,7 +56,7 @@ class TreeSeen(Event, frozen=True):
 
 
 class AskBegan(Event, frozen=True):
-    """A human is waited for."""
+    """A human is waited for: the run's own question, or those of all the runs that it waits for."""
 
 
 class AskEnded(Event, frozen=True):

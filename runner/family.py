@@ -1,34 +1,52 @@
-"""A run's ends among relatives: told to the runs below it, and taken over from those above it.
+"""A run among its relatives: how it ends for those below it and by those above, and whose questions it waits for.
 
-The rules are ``pisub.runs.cascade``'s. This module owns what becomes of it: an event for the machine, lines in the
-journal.
+The rules are ``pisub.runs.cascade``'s and ``pisub.runs.standstill``'s. This module owns what becomes of it: events for
+the machine, lines in the journal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import Clock
 from pisub.errors import PisubError
+from pisub.record.awaits import awaited_runs
 from pisub.record.layout import Layout
+from pisub.record.reader import read_run
+from pisub.record.tree import descendants
+from pisub.runs.attention import Reason
 from pisub.runs.cascade import ancestor_text, inherited_end, pass_on
 from pisub.runs.spec import RunSpec
+from pisub.runs.standstill import Below, stands_still
 
 from .events import EndRequested
 from .inbox import ended_by_ancestor
 
 WriteLine = Callable[[str, dict[str, Any]], None]
 
+#: How late a question of a run that is waited for may stop the clock, or its answer set it going.
+LOOK_EVERY_S: Final = 1.0
+
 
 class Family:
     """The relatives of one run. Used by the shell's thread alone."""
 
     def __init__(
-        self, layout: Layout, spec: RunSpec, *, clock: Clock, write_line: WriteLine, log: FilteringBoundLogger
+        self,
+        layout: Layout,
+        spec: RunSpec,
+        on_waiting: Callable[[bool], None],
+        *,
+        clock: Clock,
+        write_line: WriteLine,
+        log: FilteringBoundLogger,
     ) -> None:
+        self._on_waiting = on_waiting
+        self._look_at = 0.0
+        self._is_still = False
         self._layout = layout
         self._spec = spec
         self._clock = clock
@@ -55,3 +73,32 @@ class Family:
             self._log.warning("ancestors_not_read", error=str(error))
             return None
         return None if found is None else ended_by_ancestor(found[0], ancestor_text(*found))
+
+    # Their questions. --------------------------------------------------------------------------------------------
+
+    def next_deadline(self) -> float:
+        """Return when to call ``look`` again."""
+        return self._look_at
+
+    def look(self, now: float) -> None:
+        """Look, where it is due, whether this run does nothing but wait for others that wait for a human."""
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY_S
+        try:
+            awaited = awaited_runs(self._layout.run(self._spec.run_id))
+            is_still = bool(awaited) and stands_still(awaited, self._live_below())
+        except (OSError, PisubError) as error:
+            self._log.warning("awaited_not_read", error=str(error))
+            return
+        if is_still is not self._is_still:
+            self._is_still = is_still
+            self._on_waiting(is_still)
+
+    def _live_below(self) -> list[Below]:
+        views = [read_run(self._layout, spec.run_id) for spec in descendants(self._layout, self._spec.run_id)]
+        return [
+            Below(view.run_id, view.status is not None and view.status.activity_reason == Reason.WAITING_FOR_HUMAN)
+            for view in views
+            if not view.state.is_terminal
+        ]

@@ -93,7 +93,7 @@ class RunnerShell:
         self._signals = signals
         self._log = log
         self._inbox = Inbox(self._paths)
-        self._family = Family(layout, spec, clock=clock, write_line=recorder.write_line, log=log)
+        self._family = Family(layout, spec, self._note_waiting, clock=clock, write_line=recorder.write_line, log=log)
         self._host_watch = HostWatch(spec.attached_to, self._note_host_gone)
         self._inbox_at = 0.0
         self._flush_at: float | None = None
@@ -207,9 +207,8 @@ class RunnerShell:
         self._take_reports(now)
         if now >= self._inbox_at:
             self._look_at_inbox()
-        due = self._asks.next_deadline()
-        if due is not None and now >= due:
-            self._asks.tick()
+        self._asks.tick(now)
+        self._family.look(now)
         due = self._machine.next_deadline()
         if due is not None and now >= due:
             self._feed(ev.Tick())
@@ -251,6 +250,7 @@ class RunnerShell:
             self._inbox_at,
             self._machine.next_deadline(),
             self._asks.next_deadline(),
+            self._family.next_deadline(),
             self._recorder.next_deadline(),
             self._flush_at,
         )

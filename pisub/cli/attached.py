@@ -16,9 +16,11 @@ from pisub.cli.exits import Exit
 from pisub.cli.interrupts import Interrupts
 from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.client.api import Client, connect, host
+from pisub.client.awaiting import awaiting
 from pisub.client.runs import Run
 from pisub.config import Settings
 from pisub.hosting.dialogs import Dialogs
+from pisub.record.layout import Layout
 from pisub.record.model import RunResult
 from pisub.runs.spec import OnNoHost
 
@@ -72,7 +74,7 @@ async def run_watched(
         run = await start(client)
         progress.run_id = run.id
         progress.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
-        return client, await _watch(run, progress)
+        return client, await _watch(client.layout, run, progress)
 
 
 def print_outcome(console: Console, client: Client, result: RunResult) -> Exit:
@@ -96,7 +98,7 @@ async def _session(
         yield hosting.client
 
 
-async def _watch(run: Run, progress: Progress) -> RunResult:
+async def _watch(layout: Layout, run: Run, progress: Progress) -> RunResult:
     stopping: list[asyncio.Task[RunResult]] = []
 
     def stop() -> None:
@@ -104,8 +106,9 @@ async def _watch(run: Run, progress: Progress) -> RunResult:
         stopping.append(asyncio.get_running_loop().create_task(run.stop("interrupted by the user")))
 
     with Interrupts(stop):
-        async for event in run.events():
-            progress.show(event)
+        with awaiting(layout, [run.id]):
+            async for event in run.events():
+                progress.show(event)
         result = await run.result()
         await asyncio.gather(*stopping)
     return result

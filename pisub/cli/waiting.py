@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
+from pisub.client.awaiting import awaiting
 from pisub.client.views import current_view, process_of
 from pisub.clock import SystemClock
 from pisub.process import open_pidfd
@@ -36,15 +37,16 @@ def wait_for_end(
     Returns the views in the order of ``run_ids``, when it is so or when the time has passed: the caller looks.
     """
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
-    while True:
-        views = [current_view(layout, run_id, now_ms=SystemClock().wall_ms()) for run_id in run_ids]
-        ended = [has_ended(view) for view in views]
-        if all(ended) or (is_any and any(ended)) or is_enough(views):
-            return views
-        left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
-        if left <= 0:
-            return views
-        pause([view for view in views if not has_ended(view)], left)
+    with awaiting(layout, run_ids):
+        while True:
+            views = [current_view(layout, run_id, now_ms=SystemClock().wall_ms()) for run_id in run_ids]
+            ended = [has_ended(view) for view in views]
+            if all(ended) or (is_any and any(ended)) or is_enough(views):
+                return views
+            left = POLL_S if deadline is None else min(POLL_S, deadline - time.monotonic())
+            if left <= 0:
+                return views
+            pause([view for view in views if not has_ended(view)], left)
 
 
 def has_ended(view: RunView) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from pisub import arguments
+from pisub.client.awaiting import awaiting
 from pisub.client.bus import Bus
 from pisub.client.caller import require_control
 from pisub.client.interrupting import request_interrupt
@@ -115,6 +116,10 @@ class Run:
         """
         if timeout_s is not None:
             arguments.seconds(timeout_s, "timeout_s")
+        with awaiting(self._layout, [self.id]):
+            return await self._ended(timeout_s)
+
+    async def _ended(self, timeout_s: float | None) -> RunResult:
         loop = asyncio.get_running_loop()
         deadline = None if timeout_s is None else loop.time() + timeout_s
         async with self._wakes() as wakes:

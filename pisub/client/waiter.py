@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Collection
 
 import msgspec
 
+from pisub.client.awaiting import awaiting
 from pisub.client.background_work import SILENT, BackgroundWork, WorkSnapshot
 from pisub.client.bus import Bus
 from pisub.client.caller import calling_run
@@ -117,15 +118,16 @@ class Waiter:
         async with self._wakes(wake):
             snapshot = await self._look(None if named is None else {named}, aborting, deadline)
             verdict = core.begin(snapshot, named=named)
-            while verdict is None:
-                left_s = deadline - loop.time()
-                if aborting.is_set() or left_s <= 0:
-                    verdict = core.give_up(WaitEnd.ABORTED if aborting.is_set() else WaitEnd.TIMEOUT, snapshot)
-                    break
-                await _first_of(wake, aborting, timeout_s=min(self._poll_s, left_s))
-                wake.clear()
-                snapshot = await self._look(core.awaited, aborting, deadline)
-                verdict = core.look(snapshot)
+            with awaiting(self._layout, [each.item for each in core.awaited if not each.provider]):
+                while verdict is None:
+                    left_s = deadline - loop.time()
+                    if aborting.is_set() or left_s <= 0:
+                        verdict = core.give_up(WaitEnd.ABORTED if aborting.is_set() else WaitEnd.TIMEOUT, snapshot)
+                        break
+                    await _first_of(wake, aborting, timeout_s=min(self._poll_s, left_s))
+                    wake.clear()
+                    snapshot = await self._look(core.awaited, aborting, deadline)
+                    verdict = core.look(snapshot)
         return WaitOutcome(verdict=verdict, views=await asyncio.to_thread(self._views_of, core.awaited))
 
     async def subscribe(

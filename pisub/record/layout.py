@@ -149,6 +149,11 @@ class RunPaths(msgspec.Struct, frozen=True):
         return self.control / "steer-recovery"
 
     @property
+    def awaits(self) -> Path:
+        """Directory with one file for each wait of the run's processes for other runs."""
+        return self.dir / "awaits"
+
+    @property
     def tree(self) -> Path:
         """Directory with one empty file per run below this one, where it is the first of a tree."""
         return self.dir / "tree"

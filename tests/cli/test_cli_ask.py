@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,10 @@ from pisub.record.questions import list_open_asks
 from pisub.testing import ScriptedAnswer, ScriptedHuman
 from tests.support.eventually import eventually
 from tests.support.project import Project, make_project
+from tests.support.scripts import add_script
 
 ARMED = 'extensions: [checkpoint-bridge]\ntools: "*, ext:checkpoint-bridge"\n'
 UNGRANTED = 'extensions: [checkpoint-bridge]\ntools: "*"\n'
-
-
-def add_script(project: Project, name: str, script: str, *, keys: str = "") -> None:
-    """Add an agent that is a shell script; ``pisub`` in it is this tree's."""
-    from pisub.agents.trust import trust  # noqa: PLC0415
-
-    path = project.root / f"{name}.sh"
-    path.write_text(f'pisub() {{ "{sys.executable}" -m pisub "$@"; }}\n{textwrap.dedent(script)}')
-    front = f'name: {name}\ndescription: A script.\nrunner:\n  type: external-cli\n  argv: ["sh", "{path}"]\n{keys}'
-    (project.root / ".pisub" / "agents" / f"{name}.md").write_text(f"---\n{front}---\n")
-    trust(project.settings, project.root)
 
 
 @pytest.fixture

@@ -19,11 +19,15 @@ from pisub.process import send_signal
 from pisub.protocol.runs import RunState
 from pisub.record.journal_reader import JournalReader
 from pisub.record.layout import Layout
+from pisub.record.model import RunStatus
 from pisub.record.reader import read_run
 from pisub.testing import ScriptedHuman
 from tests.support.eventually import eventually_async
 from tests.support.nesting import as_task, children_of, end_of, make_family, plan, started_below_async
 from tests.support.project import Project
+from tests.support.scripts import add_script
+
+ASKING = plan(("ask", "x"))
 
 
 @pytest.fixture
@@ -51,6 +55,43 @@ def test_a_nested_childs_question_goes_to_the_host_of_the_first_run(project: Pro
             (child,) = await started_below_async(host.client.layout, run.id, 1)
             assert msgspec.json.decode(await run.text()) == [["complete", None, "ok: ('left', 'because')"]]
             assert [(each.run_id, each.depth) for each in shown] == [(child, 1)]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("way", ["library", "command line"])
+def test_the_clock_of_a_run_that_awaits_a_question_below_stands_still_and_goes_on_after(
+    project: Project, way: str
+) -> None:
+    add_script(project, "script", "pisub wait $(pisub run -d ask x)")
+    answered = asyncio.Event()
+
+    class Human(ScriptedHuman):
+        async def select(self, title: str, options: list[str], context: pisub.DialogContext) -> str | None:  # type: ignore[override]
+            await answered.wait()
+            return await super().select(title, options, context)
+
+    async def main() -> None:
+        async with pisub.host("s", Human(["left", "because"])) as host:
+            layout = host.client.layout
+            # By the library two levels: the one in the middle waits, and is waited for.
+            agent, task = ("script", "x") if way == "command line" else ("parent", as_task(plan(("parent", ASKING))))
+            settings = msgspec.structs.replace(project.settings, max_depth=3)
+            async with pisub.connect("s", settings) as client:
+                run = host.run((await client.spawn(agent, task, project.root, timeout_ms=60_000)).id)
+
+            def standing() -> RunStatus | None:
+                status = read_run(layout, run.id).status
+                return None if status is None or status.activity_reason != "waiting_for_human" else status
+
+            status = await eventually_async(standing, what="its clock stands still")
+            assert status is not None
+            assert (status.deadline_at, status.timeout_ms) == (None, 60_000)
+            answered.set()
+            result = await run.result()
+            assert result.state is RunState.COMPLETE
+            assert result.waiting_for_human_ms > 0
+            assert list(layout.run(run.id).awaits.iterdir()) == []
 
     asyncio.run(main())
 

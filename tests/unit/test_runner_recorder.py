@@ -136,7 +136,9 @@ def test_what_a_child_says_that_it_used_is_added_up_in_status_step_and_result(
     assert recorder.status(snapshot()).usage is None
     recorder.take(eng.UsageReported(Usage(input=10, output=3, cache_read=5, cost=0.25, turns=1), "one"), 0.0)
     recorder.take(eng.UsageReported(Usage(input=1, cache_write=2, turns=1)), 0.0)
-    status, result = recorder.end(Verdict(RunState.COMPLETE, None, None, 0, eng.Settled(), True, False, False), snapshot())
+    status, result = recorder.end(
+        Verdict(RunState.COMPLETE, None, None, 0, eng.Settled(), True, False, False, False), snapshot()
+    )
     total = Usage(input=11, output=3, cache_read=5, cache_write=2, cost=0.25, turns=2)
     assert (status.usage, result.usage) == (total, total)
     tokens = Tokens(input=11, output=3, total=14)
