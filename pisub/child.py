@@ -318,6 +318,7 @@ def _summary(arguments: dict[str, Any]) -> dict[str, Any]:
         if value is None or isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < 2**53):
             shown[name] = value
             continue
-        text = str(value) if isinstance(value, str | os.PathLike) else repr(value)
+        is_path = isinstance(value, os.PathLike)
+        text = value if isinstance(value, str) else f"{value}" if is_path else repr(value)
         shown[name] = text if len(text) <= _MAX_ARGUMENT_CHARS else text[:_MAX_ARGUMENT_CHARS] + "…"
     return shown
