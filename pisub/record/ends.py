@@ -195,9 +195,11 @@ def _reason(request: ControlRequest) -> str:
 
 def _cause_of_death(death: Death) -> tuple[str, str]:
     proof = death.proof
+    if proof is not None and proof.is_out_of_memory:
+        peak = "" if not proof.max_rss_kib else f" It used {proof.max_rss_kib // 1024} MiB at most."
+        return "out-of-memory", f"The kernel killed the runner because memory ran out.{peak}"
     if proof is not None and proof.signal is not None:
-        by = " (by a person, or by the kernel when memory ran out)" if proof.signal == "SIGKILL" else ""
-        return "runner-died", f"The runner was killed by {proof.signal}{by}."
+        return "runner-died", f"The runner was killed by {proof.signal}."
     if proof is not None and proof.exit_code == EXIT_UNWRITTEN:
         return "record-refused", (
             "The runner could not write how it ended, and left without: its agent closed files that were not its own, "

@@ -213,6 +213,8 @@ class ProcessTerminalProof(Record, frozen=True, kw_only=True):
     observed_at: int = 0
     exit_code: int | None = None
     signal: str | None = None
+    #: The kernel killed it because memory ran out.
+    is_out_of_memory: bool = False
     #: CPU seconds and peak memory, from ``wait4``.
     user_s: float | None = None
     system_s: float | None = None

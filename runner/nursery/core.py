@@ -98,6 +98,11 @@ class NurseryCore:
         """Return the runners whose end was not seen yet."""
         return [runner for pid, runner in self._runners.items() if pid not in self._held]
 
+    @property
+    def is_burying(self) -> bool:
+        """Whether dead runners wait for a coroner."""
+        return bool(self._dead)
+
     def next_case(self) -> Runner | None:
         """Return a dead runner whose coroner can be started now; it counts as taken."""
         if not self._dead or len(self._coroners) >= MAX_CORONERS:

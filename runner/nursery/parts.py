@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.launch import BrokerInfo
 from pisub.protocol import checkpoint, runs, session
@@ -48,18 +49,18 @@ class Parts(msgspec.Struct, frozen=True):
     Attributes:
         entry: What a runner does, after its process was made like one of its caller's.
         autopsy: What a coroner does, in a process of its own.
-        enforce: Ends a runner that has not obeyed a stop, here and at once; tells whether it did.
+        enforce: Ends a runner that has not obeyed a stop or its deadline, here and at once; tells whether it did.
     """
 
     entry: Entry
     autopsy: Callable[[Death, Settings], None]
-    enforce: Callable[[Runner, int], bool]
+    enforce: Callable[[Runner], bool]
 
 
 def load_parts() -> Parts:
     """Import all that a runner needs, so that its forks need not."""
     from ..app import run  # noqa: PLC0415, TID252  # the import is what is asked for
-    from ..enforcer import enforce_stop  # noqa: PLC0415, TID252  # as above
+    from ..enforcer import Enforcer  # noqa: PLC0415, TID252  # as above
     from .coroner import examine  # noqa: PLC0415  # as above
 
     for name in _LATE:
@@ -67,8 +68,9 @@ def load_parts() -> Parts:
     for shape in _SHAPES:
         msgspec.json.Decoder(shape)
 
-    def enforce(runner: Runner, now_ms: int) -> bool:
-        paths = Layout(root=Path(runner.home)).run(runner.run_id)
-        return enforce_stop(paths, runner.process, now_ms=now_ms)
+    enforcer = Enforcer(SystemClock())
+
+    def enforce(runner: Runner) -> bool:
+        return enforcer(Layout(root=Path(runner.home)).run(runner.run_id), runner.process)
 
     return Parts(run, examine, enforce)

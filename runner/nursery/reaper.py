@@ -41,6 +41,7 @@ class Death(msgspec.Struct, frozen=True):
     """The end of one runner. Exactly one of ``exit_code`` and ``signal`` is set.
 
     ``adopted`` are the processes that became ours by it: what it left that had no other parent any more.
+    ``is_out_of_memory`` is the kernel's word that it killed for want of memory.
     """
 
     runner: Runner
@@ -48,6 +49,7 @@ class Death(msgspec.Struct, frozen=True):
     signal: str | None
     usage: Usage | None
     adopted: tuple[ProcessIdentity, ...] = ()
+    is_out_of_memory: bool = False
 
 
 class _Timeval(ctypes.Structure):
@@ -116,6 +118,7 @@ def proof_of(death: Death, *, are_orphans_left: bool, now_ms: int) -> ProcessTer
         observed_at=now_ms,
         exit_code=death.exit_code,
         signal=death.signal,
+        is_out_of_memory=death.is_out_of_memory,
         user_s=None if usage is None else usage.user_s,
         system_s=None if usage is None else usage.system_s,
         max_rss_kib=None if usage is None else usage.max_rss_kib,

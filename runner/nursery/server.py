@@ -20,7 +20,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, ProtocolError
 from pisub.launchers.key import installed_files
@@ -40,6 +39,7 @@ from . import reaper
 from .child import fork_runner
 from .core import AnswerQueue, NurseryCore
 from .coroners import fork_coroner
+from .oom import OomWatch, find_counter
 from .parts import Parts
 from .reaper import Runner
 
@@ -89,6 +89,7 @@ class NurseryServer:
         self._core = core
         self._log = log
         self._files = installed_files()
+        self._oom = OomWatch(find_counter())
         self._selector = selectors.DefaultSelector()
         self._clients: dict[int, _Client] = {}
         self._wake_reader, self._wake_writer = socket.socketpair()
@@ -112,6 +113,8 @@ class NurseryServer:
                 self._stop_accepting()
             if self._core.may_leave(now):
                 break
+            if not self._core.is_burying:
+                self._oom.look()
             for key, _ in self._selector.select(self._core.timeout_s(now)):
                 key.data()
         self._stop_accepting()
@@ -254,6 +257,8 @@ class NurseryServer:
         while (runner := self._core.next_case()) is not None:
             adopted = tuple(filter(None, map(identify, self._core.adopted_from(runner))))
             death = msgspec.structs.replace(reaper.observe(runner), adopted=adopted)
+            if death.signal == "SIGKILL" and self._oom.explains_a_death():
+                death = msgspec.structs.replace(death, is_out_of_memory=True)
             self._log.info("runner_ended", run_id=runner.run_id, exit_code=death.exit_code, signal=death.signal)
             try:
                 self._core.coroner_started(fork_coroner(death, self._settings, self._parts.autopsy), runner)
@@ -270,10 +275,9 @@ class NurseryServer:
             self._core.note_children(reaper.children(), killed, left)
 
     def _enforce(self) -> None:
-        """End runners that cannot end themselves: an agent holds the interpreter, and nobody waits for the stop."""
-        now_ms = SystemClock().wall_ms()
+        """End runners that cannot end themselves: an agent holds the interpreter."""
         for runner in self._core.living_runners():
-            if self._parts.enforce(runner, now_ms):
+            if self._parts.enforce(runner):
                 self._log.info("runner_killed", run_id=runner.run_id)
 
     def _reap(self, pid: int) -> None:

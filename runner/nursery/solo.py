@@ -14,7 +14,6 @@ from typing import IO
 
 import msgspec
 
-from pisub.clock import SystemClock
 from pisub.config import load_settings
 from pisub.launchers.protocol import (
     MAX_LETTER_BYTES,
@@ -30,6 +29,7 @@ from . import after_fork, reaper
 from .child import fork_runner
 from .core import ENFORCE_S
 from .coroners import fork_coroner
+from .oom import OomWatch, find_counter
 from .parts import Parts
 from .reaper import Runner
 
@@ -58,21 +58,25 @@ def run_one(source: IO[bytes], load: Callable[[], Parts]) -> int:
     os.write(1, encode_packet(LaunchAnswer(process=process)))
     after_fork.silence_standard_streams()
     runner = Runner(message.run_id, message.home, message.runtime_dir, process)
-    _watch(runner, parts)
+    oom = OomWatch(find_counter())
+    _watch(runner, parts, oom)
     adopted = tuple(filter(None, (identify(pid) for pid in reaper.children() if pid != process.pid)))
     death = msgspec.structs.replace(reaper.observe(runner), adopted=adopted)
+    if death.signal == "SIGKILL" and oom.explains_a_death():
+        death = msgspec.structs.replace(death, is_out_of_memory=True)
     reaper.release(fork_coroner(death, settings, parts.autopsy))
     reaper.release(process.pid)
     return 0
 
 
-def _watch(runner: Runner, parts: Parts) -> None:
+def _watch(runner: Runner, parts: Parts, oom: OomWatch) -> None:
     """Wait until the runner is dead; end it when it does not obey a stop."""
     descriptor = os.pidfd_open(runner.process.pid)
     try:
         poller = select.poll()
         poller.register(descriptor, select.POLLIN)
         while not poller.poll(ENFORCE_S * 1000):
-            parts.enforce(runner, SystemClock().wall_ms())
+            oom.look()
+            parts.enforce(runner)
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""A stop that nobody waits for is carried out all the same."""
+"""A stop that nobody waits for, and a deadline that the runner cannot keep, are carried out all the same."""
 
 from pathlib import Path
 
@@ -29,3 +29,16 @@ def test_an_agent_that_holds_the_interpreter_is_ended_by_its_parent(
     request_control(paths, ControlRequest(type="stop", requested_at=asked_at, by=own_identity(), source="test"))
     result = eventually(lambda: read_result(paths), what="the run is over")
     assert (result.state, result.reason) == (RunState.STOPPED, "stop")
+
+
+def test_the_deadline_of_an_agent_that_holds_the_interpreter_is_kept_by_its_parent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PISUB_STOP_GRACE_MS", "1")
+    project = make_project(tmp_path)
+    run_id = project.launch("hold", "x", "--timeout", "1")
+    paths = Layout.of(project.settings).run(run_id)
+    # Its parent looks every five seconds, three times: what was left, that it is over, that it was not obeyed.
+    result = eventually(lambda: read_result(paths), what="the run is over", within_s=100)
+    assert (result.state, result.reason) == (RunState.FAILED, "timeout")
+    assert "used up the 1 s" in str(result.error)

@@ -207,19 +207,24 @@ def test_sigterm_ends_a_runner_as_a_stop_does(settings: Settings, tmp_path: Path
     assert (result.state, result.reason) == (RunState.STOPPED, "signal")
 
 
-def test_an_attached_run_ends_with_its_host(settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["exit", "SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_an_attached_run_ends_with_its_host(settings: Settings, tmp_path: Path, end: str) -> None:
     source = """
         import asyncio
         async def main(child):
             child.log("ready")
             await asyncio.Event().wait()
     """
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as host:
+    waiting = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(waiting, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as host:
         identity = identify(host.pid)
         spec = submit(settings, python_runner(tmp_path, source), cwd=tmp_path, attached_to=identity)
         process = RunnerProcess(settings, spec)
         process.wait_for("ready")
-        os.kill(host.pid, signal.SIGKILL)
+        if end == "exit":
+            host.communicate(b"\n")
+        else:
+            host.send_signal(signal.Signals[end])
         result = process.wait()
     assert (result.state, result.reason) == (RunState.STOPPED, "host-gone")
 

@@ -191,6 +191,7 @@ def test_only_the_holder_of_the_lock_ends_a_run(layout: Layout) -> None:
     ("proof", "reason", "says", "ended_at"),
     [
         ({"signal": "SIGKILL"}, "runner-died", "killed by SIGKILL", NOW_MS + 40),
+        ({"signal": "SIGKILL", "is_out_of_memory": True}, "out-of-memory", "memory ran out", NOW_MS + 40),
         ({"exit_code": 7}, "runner-died", "exit code 7", NOW_MS + 40),
         (None, "runner-died", "nobody saw how", NOW_MS + 1),
     ],
