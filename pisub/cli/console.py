@@ -5,6 +5,7 @@ It owns encoding, colour and the JSON form. It knows nothing of runs.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -79,8 +80,7 @@ class Console:
 
     def result(self, text: str) -> None:
         """Write a result to standard output; it ends with a newline."""
-        self._out.write(text if text.endswith("\n") or not text else f"{text}\n")
-        self._out.flush()
+        self._put(text if text.endswith("\n") or not text else f"{text}\n")
 
     def json(self, kind: str, values: Mapping[str, object]) -> None:
         """Write one JSON object, on one line, with ``schemaVersion`` and ``kind`` first."""
@@ -89,8 +89,16 @@ class Console:
             data = msgspec.json.encode(document)
         except UnicodeEncodeError:  # a name of the user's that is no UTF-8, in a message
             data = msgspec.json.encode(without_surrogates(document))
-        self._out.write(data.decode() + "\n")
-        self._out.flush()
+        self._put(data.decode() + "\n")
+
+    def _put(self, text: str) -> None:
+        try:
+            self._out.write(text)
+            self._out.flush()
+        except OSError as error:
+            if error.errno == errno.EIO:  # the terminal was closed: its reader went away, like a pipe's
+                raise BrokenPipeError(*error.args) from error
+            raise
 
     def say(self, text: str = "") -> None:
         """Write a line for people to standard error; on a full disk it is lost, and the command goes on."""

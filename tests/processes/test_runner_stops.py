@@ -1,6 +1,5 @@
 """A run is ended from outside: whatever its agent does, the record says so and nothing of it is left."""
 
-import os
 import signal
 import subprocess
 import sys
