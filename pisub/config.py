@@ -16,6 +16,7 @@ import msgspec
 
 from pisub.errors import InvalidArgumentError
 from pisub.protocol.limits import (
+    ACTIVE_NOTICE_AFTER_S,
     DEFAULT_ASK_TIMEOUT_MS,
     DEFAULT_BATCH_CONCURRENCY,
     DEFAULT_BATCH_TASKS,
@@ -25,6 +26,7 @@ from pisub.protocol.limits import (
     DEFAULT_QUESTION_TIMEOUT_MS,
     DEFAULT_SPAWNS_PER_RUN,
     DEFAULT_TIMEOUT_MS,
+    FAILED_TOOLS_NOTICE,
 )
 from pisub.small_files import read_small
 
@@ -48,6 +50,7 @@ Width = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 _WANTED = {
     "Count": "a whole number, 0 or more",
     "Width": "a whole number, 1 or more",
+    "Width | None": "a whole number, 1 or more",
     "bool": "true or false",
     "int": "a whole number",
     "int | None": "a whole number",
@@ -95,6 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         parallel_max_tasks: Tasks of one batch.
         parallel_concurrency: Runs of one batch that go on at once.
         wait_tool_enabled: Whether the tool ``bg_wait`` waits; switched off it returns at once.
+        needs_attention_after_ms: A run that says nothing for longer, outside of a tool, is shown as quiet; None is a
+            minute, and more for an agent that is to think: times 2 for ``medium``, 5 for ``high``, 10 above it.
+        active_notice_after_ms: A run, or a tool, that is at work for this long is shown so.
+        failed_tools_notice: So many failed tools in a row are shown.
         agents: Keys that replace those of an agent's file, by its name; ``disabled`` takes it away (`PISUB_AGENTS` is a
             JSON object).
         default_context: ``fresh`` or ``fork``, before what an agent says; None leaves it to the agent.
@@ -126,6 +133,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     parallel_max_tasks: Width = DEFAULT_BATCH_TASKS
     parallel_concurrency: Width = DEFAULT_BATCH_CONCURRENCY
     wait_tool_enabled: bool = True
+    needs_attention_after_ms: Width | None = None
+    active_notice_after_ms: Width = round(ACTIVE_NOTICE_AFTER_S * 1000)
+    failed_tools_notice: Width = FAILED_TOOLS_NOTICE
     agents: dict[str, dict[str, Any]] = {}
     default_context: Context | None = None
     intercom_bridge: dict[str, Any] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pisub.engines import base as eng
-from pisub.runs.attention import Activity, Attention, classify, next_change
+from pisub.runs.attention import Activity, Attention, Thresholds, classify, next_change
 
 
 class ActivityWatch:
@@ -11,9 +11,11 @@ class ActivityWatch:
 
     Args:
         now: The run's begin.
+        thresholds: When there is something to say.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, thresholds: Thresholds) -> None:
+        self._thresholds = thresholds
         self._started = now
         self.last_at = now
         self._tools: dict[int, float] = {}
@@ -59,5 +61,5 @@ class ActivityWatch:
             failed_tools=self._failed,
             failed_since=self._failed_at,
         )
-        self.next_change = next_change(activity, now)
-        return classify(activity, now)
+        self.next_change = next_change(activity, now, self._thresholds)
+        return classify(activity, now, self._thresholds)

@@ -38,6 +38,7 @@ from pisub.record.lock import RunLock
 from pisub.record.model import Started
 from pisub.record.results import read_pending, read_result
 from pisub.record.sessions_of_runs import begin_session
+from pisub.runs.attention import thresholds_of
 from pisub.runs.spec import LaunchMessage, RunSpec
 
 from .ceiling import applied, enforced, forbidden
@@ -117,7 +118,15 @@ def _carry_out(job: _Job) -> None:
     paths = layout.run(spec.run_id)
     clock = SystemClock()
     journal = patiently(lambda: Journal.open(paths, spec.run_id, now_ms=clock.wall_ms()))
-    recorder = Recorder(paths, spec, journal, process=started.process, started_at=started.started_at, clock=clock)
+    recorder = Recorder(
+        paths,
+        spec,
+        journal,
+        process=started.process,
+        started_at=started.started_at,
+        clock=clock,
+        thresholds=thresholds_of(settings, None if spec.launch is None else spec.launch.thinking),
+    )
     recorder.write_line(
         "subagent.run.started",
         {

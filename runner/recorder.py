@@ -25,7 +25,7 @@ from pisub.record.launch_facts import result_of_launch, status_of_launch
 from pisub.record.layout import RunPaths
 from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, SteeringLedger, Step
 from pisub.record.status import write_status
-from pisub.runs.attention import Attention
+from pisub.runs.attention import Attention, Thresholds
 from pisub.runs.spec import RunSpec
 from pisub.runs.usage import UsageMeter, tokens_of
 from pisub.utf8 import without_surrogates
@@ -61,6 +61,7 @@ class Recorder:
         process: ProcessIdentity,
         started_at: int,
         clock: Clock,
+        thresholds: Thresholds,
     ) -> None:
         self._paths = paths
         self._spec = spec
@@ -68,7 +69,7 @@ class Recorder:
         self._process = process
         self._started_at = started_at
         self._clock = clock
-        self._activity = ActivityWatch(clock.monotonic())
+        self._activity = ActivityWatch(clock.monotonic(), thresholds)
         self._attention: Attention | None = None
         self._steering: SteeringLedger | None = None
         self._tool_count = 0

@@ -114,6 +114,7 @@ def resolve_launch(
             launch_contract_digest=plan.launch_contract_digest,
             contract_digest=contract.digest,
             context=plan.context,
+            thinking=plan.thinking,
             effective_tools=plan.tools.effective_allowlist,
             output_path=plan.output.path,
             output_mode=plan.output.mode,

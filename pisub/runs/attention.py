@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from pisub.config import Settings
 from pisub.protocol.limits import ACTIVE_NOTICE_AFTER_S, FAILED_TOOLS_NOTICE, NEEDS_ATTENTION_AFTER_S
 
 
@@ -57,19 +58,56 @@ class Attention(msgspec.Struct, frozen=True):
     since: float
 
 
-def classify(activity: Activity, now: float) -> Attention | None:
-    """Return what to tell people, or None. The first rule that fits counts (thresholds: contract, runs 6.9)."""
+class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
+    """When there is something to say (contract, runs 6.9).
+
+    Attributes:
+        quiet_after_s: Of a silence longer than this.
+        active_after_s: Of a run, or a tool, that has been at work for this long.
+        failed_tools: After so many in a row.
+    """
+
+    quiet_after_s: float = NEEDS_ATTENTION_AFTER_S
+    active_after_s: float = ACTIVE_NOTICE_AFTER_S
+    failed_tools: int = FAILED_TOOLS_NOTICE
+
+
+#: Who thinks for long is silent for long: by what the silence that is expected grows.
+_THINKING_FACTORS: Final = {"medium": 2, "high": 5, "xhigh": 10, "max": 10}
+
+
+def thresholds_of(settings: Settings, thinking: str | None) -> Thresholds:
+    """Return the thresholds of a run.
+
+    Args:
+        settings: Those of its launch. A silence that they set holds for every agent.
+        thinking: How much its model thinks: a level, or None.
+    """
+    quiet_ms = settings.needs_attention_after_ms
+    factor = _THINKING_FACTORS.get(thinking or "", 1)
+    return Thresholds(
+        quiet_after_s=NEEDS_ATTENTION_AFTER_S * factor if quiet_ms is None else quiet_ms / 1000,
+        active_after_s=settings.active_notice_after_ms / 1000,
+        failed_tools=settings.failed_tools_notice,
+    )
+
+
+_DEFAULT: Final = Thresholds()
+
+
+def classify(activity: Activity, now: float, limits: Thresholds = _DEFAULT) -> Attention | None:
+    """Return what to tell people, or None. The first rule that fits counts."""
     if activity.waiting_since is not None:
         return Attention(ActivityState.NEEDS_ATTENTION, Reason.WAITING_FOR_HUMAN, activity.waiting_since)
-    if activity.failed_tools >= FAILED_TOOLS_NOTICE:
+    if activity.failed_tools >= limits.failed_tools:
         return Attention(ActivityState.NEEDS_ATTENTION, Reason.TOOL_FAILURES, activity.failed_since)
     if activity.tool_since is not None:  # an open tool explains the silence
-        if now - activity.tool_since >= ACTIVE_NOTICE_AFTER_S:
+        if now - activity.tool_since >= limits.active_after_s:
             return Attention(ActivityState.ACTIVE_LONG_RUNNING, Reason.TOOL_OPEN, activity.tool_since)
         return None
-    if now - activity.last_activity > NEEDS_ATTENTION_AFTER_S:
+    if now - activity.last_activity > limits.quiet_after_s:
         return Attention(ActivityState.NEEDS_ATTENTION, Reason.QUIET, activity.last_activity)
-    if now - activity.started >= ACTIVE_NOTICE_AFTER_S:
+    if now - activity.started >= limits.active_after_s:
         return Attention(ActivityState.ACTIVE_LONG_RUNNING, Reason.LONG_RUNNING, activity.started)
     return None
 
@@ -78,13 +116,13 @@ def classify(activity: Activity, now: float) -> Attention | None:
 _PAST: Final = 0.001
 
 
-def next_change(activity: Activity, now: float) -> float | None:
+def next_change(activity: Activity, now: float, limits: Thresholds = _DEFAULT) -> float | None:
     """Return when time alone can change the word; None where only an event can."""
-    if activity.waiting_since is not None or activity.failed_tools >= FAILED_TOOLS_NOTICE:
+    if activity.waiting_since is not None or activity.failed_tools >= limits.failed_tools:
         return None
     due: tuple[float, ...] = ()
     if activity.tool_since is not None:
-        due = (activity.tool_since + ACTIVE_NOTICE_AFTER_S,)
+        due = (activity.tool_since + limits.active_after_s,)
     else:
-        due = (activity.last_activity + NEEDS_ATTENTION_AFTER_S + _PAST, activity.started + ACTIVE_NOTICE_AFTER_S)
+        due = (activity.last_activity + limits.quiet_after_s + _PAST, activity.started + limits.active_after_s)
     return min((at for at in due if at > now), default=None)

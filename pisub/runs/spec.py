@@ -67,6 +67,7 @@ class LaunchFacts(Part, frozen=True, kw_only=True):
         launch_contract_digest: Of what the child is launched with.
         contract_digest: Of the whole contract, this run's paths included.
         context: ``fresh`` or ``fork``.
+        thinking: How much its model is to think: a level; None leaves it to the model.
         effective_tools: What the child may call; None where nothing restricts it.
         output_path: Where its result is written besides the record.
         output_mode: ``inline``, or ``file-only``: the result says only where that is.
@@ -76,6 +77,7 @@ class LaunchFacts(Part, frozen=True, kw_only=True):
     launch_contract_digest: str
     contract_digest: str
     context: str = "fresh"
+    thinking: str | None = None
     effective_tools: tuple[str, ...] | None = None
     output_path: str | None = None
     output_mode: str = "inline"

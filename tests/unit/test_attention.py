@@ -2,7 +2,17 @@
 
 import pytest
 
-from pisub.runs.attention import Activity, ActivityState, Attention, Reason, classify, next_change
+from pisub.config import Settings
+from pisub.runs.attention import (
+    Activity,
+    ActivityState,
+    Attention,
+    Reason,
+    Thresholds,
+    classify,
+    next_change,
+    thresholds_of,
+)
 from pisub.runs.preview import preview
 
 NEEDS, ACTIVE = ActivityState.NEEDS_ATTENTION, ActivityState.ACTIVE_LONG_RUNNING
@@ -35,6 +45,35 @@ NEEDS, ACTIVE = ActivityState.NEEDS_ATTENTION, ActivityState.ACTIVE_LONG_RUNNING
 )
 def test_the_word_for_an_activity(activity: Activity, now: float, expected: Attention | None) -> None:
     assert classify(activity, now) == expected
+
+
+@pytest.mark.parametrize(
+    ("thinking", "quiet_ms", "expected"),
+    [
+        (None, None, 60.0),
+        ("off", None, 60.0),
+        ("low", None, 60.0),
+        ("medium", None, 120.0),
+        ("high", None, 300.0),
+        ("xhigh", None, 600.0),
+        ("max", None, 600.0),
+        ("max", 5_000, 5.0),  # who sets it means it
+    ],
+)
+def test_who_thinks_may_be_silent_for_longer_unless_a_setting_says_how_long(
+    thinking: str | None, quiet_ms: int | None, expected: float
+) -> None:
+    settings = Settings(needs_attention_after_ms=quiet_ms)
+    assert thresholds_of(settings, thinking) == Thresholds(quiet_after_s=expected)
+
+
+def test_the_thresholds_of_the_settings_count() -> None:
+    limits = thresholds_of(Settings(active_notice_after_ms=7_000, failed_tools_notice=1), None)
+    working = Activity(started=0, last_activity=6)
+    assert classify(working, 7.0, limits) == Attention(ACTIVE, Reason.LONG_RUNNING, 0)
+    assert next_change(working, 6.0, limits) == 7.0
+    failing = Activity(started=0, last_activity=1, failed_tools=1, failed_since=1)
+    assert classify(failing, 1.0, limits) == Attention(NEEDS, Reason.TOOL_FAILURES, 1)
 
 
 @pytest.mark.parametrize(

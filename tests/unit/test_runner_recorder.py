@@ -14,6 +14,7 @@ from pisub.record.journal import Journal, JournalReader
 from pisub.record.layout import Layout, RunPaths
 from pisub.record.model import ControlRequest
 from pisub.record.status import read_status
+from pisub.runs.attention import Thresholds
 from pisub.runs.spec import RunnerSpec, RunSpec
 from pisub.runs.usage import Tokens, Usage
 from runner.effects import Verdict
@@ -72,7 +73,15 @@ def clock() -> HandClock:
 @pytest.fixture
 def recorder(spec: RunSpec, paths: RunPaths, clock: HandClock) -> Iterator[Recorder]:
     with Journal.open(paths, spec.run_id, now_ms=START_MS) as journal:
-        yield Recorder(paths, spec, journal, process=own_identity(), started_at=START_MS, clock=clock)
+        yield Recorder(
+            paths,
+            spec,
+            journal,
+            process=own_identity(),
+            started_at=START_MS,
+            clock=clock,
+            thresholds=Thresholds(),
+        )
 
 
 def lines(paths: RunPaths) -> list[tuple[str, dict[str, object]]]:
