@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -18,6 +18,9 @@ from pisub.protocol.base import Record
 
 #: Which agents a caller wants: those of the user, of the project, or both; builtin and packaged ones always.
 Scope = Literal["user", "project", "both"]
+
+#: Names in the error for one that there is not; more of them would hide the sentence.
+_NAMES_SHOWN: Final = 8
 
 
 class Diagnostic(Record, frozen=True, kw_only=True):
@@ -121,7 +124,9 @@ class Catalog(msgspec.Struct, frozen=True, kw_only=True):
 
         names = [agent.name for agent in self.agents]
         near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.5)
-        hint = f"Did you mean {' or '.join(near)}?" if near else f"There are: {', '.join(names)}." if names else ""
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        listed = f"There are: {', '.join(names[:_NAMES_SHOWN])}{more}." if names else ""
+        hint = f"Did you mean {' or '.join(near)}?" if near else listed
         return f"No agent is called {wanted[:80]!a}. {hint} `pisub agents` lists them with their files.".replace(
             "  ", " "
         )

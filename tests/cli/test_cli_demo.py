@@ -1,9 +1,11 @@
 """The demo, and the builtin agent as a user meets it."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from pisub.cli.commands.demo import own_command
 from tests.support.project import Project, make_project
 
 
@@ -23,6 +25,26 @@ def test_the_demo_works_without_a_terminal_and_prints_the_report_s_path(project:
     assert "→ read files" in outcome.err
     (row,) = project.pisub("ps", "-a", "--json").json["runs"]
     assert (row["agent"], row["state"], row["label"]) == ("surveyor", "complete", "demo")
+
+
+@pytest.mark.parametrize(
+    ("argv0", "path", "expected"),
+    [
+        ("/somewhere/bin/pisub", "/nowhere", "/somewhere/bin/pisub"),
+        ("HERE/.venv/bin/pisub", "/nowhere", ".venv/bin/pisub"),
+        ("/with space/pisub", "/nowhere", "'/with space/pisub'"),
+        ("HERE/pisub", "HERE", "pisub"),
+        ("/lib/pisub/__main__.py", "/nowhere", "pisub"),
+    ],
+)
+def test_what_it_says_to_call_next_is_a_command_that_works_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv0: str, path: str, expected: str
+) -> None:
+    (tmp_path / "pisub").touch(mode=0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [argv0.replace("HERE", str(tmp_path))])
+    monkeypatch.setenv("PATH", path.replace("HERE", str(tmp_path)))
+    assert own_command() == expected
 
 
 def test_the_demo_surveys_another_directory_with_the_answers_of_a_file(project: Project, tmp_path: Path) -> None:

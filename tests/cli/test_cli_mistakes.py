@@ -131,3 +131,11 @@ def test_a_command_without_standard_output_or_error_still_has_its_exit_code(proj
         command = f"{sys.executable} -m pisub {arguments} {closed}"
         done = subprocess.run(["bash", "-c", command], check=False, cwd=project.root, stderr=subprocess.DEVNULL)
         assert done.returncode == code
+
+
+def test_of_many_agents_the_error_for_an_unknown_one_names_a_few(project: Project) -> None:
+    error = project.pisub("run", "zzzzzzzz", "x").err
+    listed = error.partition("There are: ")[2].partition(".")[0]
+    assert listed.count(",") == 7
+    assert " more" in listed
+    assert "`pisub agents`" in error

@@ -20,7 +20,7 @@ layout.prepare()
 counts = []
 opened = [0]
 sys.addaudithook(lambda name, _: opened.__setitem__(0, opened[0] + (name in ("open", "os.listdir", "os.scandir"))))
-for more in (10, 490):
+for more in (10, 19_990):
     run_ids = plant(layout, more)
     for look in (lambda: open_session(layout), lambda: current_view(layout, run_ids[0], now_ms=1)):
         look()  # what is read once per process
@@ -31,7 +31,7 @@ print(json.dumps(counts))
 """
 
 
-def test_opening_a_session_and_an_exact_look_open_as_many_files_beside_500_finished_runs_as_beside_10(
+def test_opening_a_session_and_an_exact_look_open_as_many_files_beside_20_000_finished_runs_as_beside_10(
     tmp_path: Path,
 ) -> None:
     command = [sys.executable, "-c", _SCRIPT, str(tmp_path / "state")]

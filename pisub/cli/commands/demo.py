@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import shutil
+import sys
 from argparse import Namespace
 from pathlib import Path
 from typing import Final
@@ -18,6 +21,15 @@ from pisub.errors import InvalidArgumentError
 AGENT: Final = "surveyor"
 TASK: Final = "survey this repository"
 _ANSWERS: Final = Path(__file__).parents[1] / "demo_answers.yaml"
+
+
+def own_command() -> str:
+    """Return how to call this program again: its name where a shell finds it, else where it lies."""
+    called = Path(sys.argv[0])
+    if shutil.which("pisub") is not None or called.name != "pisub":
+        return "pisub"
+    absolute, here = called.absolute(), Path.cwd()
+    return shlex.quote(str(absolute.relative_to(here) if absolute.is_relative_to(here) else absolute))
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -40,6 +52,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     if console.is_json:
         console.json("demo", {"runId": result.run_id, "runDir": str(paths.dir), "reports": reports})
         return Exit.OK
-    console.say(f"\nit goes on from here: pisub show {result.run_id}, pisub ps -a, pisub agents")
+    pisub = own_command()
+    console.say(f"\nit goes on from here: {pisub} show {result.run_id}, {pisub} ps -a, {pisub} agents")
     console.result("\n".join(reports) or str(paths.dir))
     return Exit.OK

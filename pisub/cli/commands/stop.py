@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from argparse import Namespace
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -34,6 +34,9 @@ from pisub.record.reader import RunView
 from pisub.record.tree import descendants
 from pisub.runs.cascade import pass_on
 from pisub.runs.reconcile import reconcile
+
+#: A stop that takes longer says what it waits for.
+_SILENT_S: Final = 0.7
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -84,7 +87,10 @@ def _stop(layout: Layout, settings: Settings, view: RunView, reason: str, consol
     if not wake_by_signal(view):
         _wake_by_message(settings, view)
     grace_s = stop_grace_s(view)
-    (seen,) = wait_for_end(layout, [view.run_id], timeout_s=grace_s + FORCE_AFTER_S)
+    (seen,) = wait_for_end(layout, [view.run_id], timeout_s=_SILENT_S)
+    if not has_ended(seen):
+        console.say(f"told to stop; if it has not ended in {grace_s + FORCE_AFTER_S:g} s, it is killed")
+        (seen,) = wait_for_end(layout, [view.run_id], timeout_s=max(0.0, grace_s + FORCE_AFTER_S - _SILENT_S))
     if has_ended(seen):
         return seen
     force_end(layout, seen, now_ms=clock.wall_ms())
