@@ -8,16 +8,13 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Final, NoReturn
 
 import msgspec
 
-from pisub.cli.ceilings import declare_ceiling
+from pisub.cli import options
 from pisub.cli.exits import help_table
-from pisub.cli.moments import age_ms, since
 from pisub.errors import InvalidArgumentError
-from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.version import __version__
 
 Declare = Callable[[argparse.ArgumentParser], None]
@@ -45,318 +42,32 @@ class _Parser(argparse.ArgumentParser):
         raise CommandLineError(message, usage=self.prog)
 
 
-def seconds(text: str) -> float:
-    """Read a duration in seconds: above 0, at most what a 32-bit timer holds.
-
-    Raises:
-        argparse.ArgumentTypeError: It is none.
-    """
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
-    if not 0 < value <= MAX_DURATION_MS / 1000:
-        raise argparse.ArgumentTypeError(f"{text!r}: give seconds above 0 and at most {MAX_DURATION_MS // 1000}")
-    return value
-
-
-def _json(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print JSON with a schemaVersion")
-
-
-def _session(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument("--session", metavar="S", help=what)
-
-
-def _run_id(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help="a run's id, or its beginning (4 characters or more)")
-
-
-def _detach(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-d", "--detach", action="store_true", help="print the run's id and return at once")
-
-
-def _answers(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--answers", metavar="FILE", type=Path, help="answer questions from a YAML or JSON list instead of the terminal"
-    )
-
-
-def _run(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("agent", metavar="AGENT", help="the agent's name (see `pisub agents`)")
-    parser.add_argument(
-        "task",
-        metavar="TASK",
-        nargs="?",
-        help="what it should do; `-` reads it from standard input: use that for what is long or private, "
-        "since other users of the machine see a command's arguments",
-    )
-    parser.add_argument("--task-file", metavar="FILE", type=Path, help="read the task from a file, byte for byte")
-    _detach(parser)
-    _session(parser, "the session that the run belongs to (default: PISUB_SESSION; without that a foreground run makes "
-             "a fresh session, and -d uses the project's shared inbox session)")  # fmt: skip
-    parser.add_argument(
-        "--cwd", metavar="D", type=Path, default=None, help="the run's working directory (default: here)"
-    )
-    parser.add_argument(
-        "--timeout", metavar="S", type=seconds, help="deadline of its work in seconds; waiting for you is not counted"
-    )
-    parser.add_argument("--label", metavar="L", default="", help="a name for people, shown by ps and in questions")
-    parser.add_argument(
-        "--ask",
-        choices=["wait", "fail"],
-        help="what a question does when no host is there: wait for one (default with -d) or end as no-host",
-    )
-    _answers(parser)
-    parser.add_argument("--output", metavar="FILE", help="also write its result to a file")
-    parser.add_argument("--skill", metavar="LIST", help="skills that it is given, separated by commas")
-    declare_ceiling(parser, "the run")
-    _json(parser)
-
-
-def _ps(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-a", "--all", action="store_true", help="finished runs too")
-    parser.add_argument("--tree", action="store_true", help="runs below the runs that started them")
-    _session(parser, "only runs of this session")
-    _json(parser)
-
-
-def _logs(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    parser.add_argument(
-        "-f", "--follow", action="store_true", help="go on until the run ends; Ctrl-C only stops looking"
-    )
-    parser.add_argument(
-        "--since", metavar="TIME", type=since, help="only what happened since: 10m, or 2026-12-01T09:30:00Z"
-    )
-    parser.add_argument("--json", action="store_true", help="print each event as one JSON object per line")
-
-
-def _show(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    _json(parser)
-
-
-def _wait(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "ids", metavar="ID", nargs="*", help="runs, by id or beginning; none: those of the session that go on now"
-    )
-    parser.add_argument("--any", action="store_true", help="return when the first of them has ended")
-    parser.add_argument("--attention", action="store_true", help="return, too, when one of them needs somebody")
-    _session(parser, "the session whose runs are meant where no ID is given")
-    parser.add_argument(
-        "--timeout", metavar="S", type=seconds, help="give up after this many seconds; nothing is stopped"
-    )
-    _json(parser)
-
-
-def _stop(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    parser.add_argument(
-        "--tree", action="store_true", help="also stop what outlived the run that started it, and wait for all of it"
-    )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
-    parser.add_argument(
-        "--declare-dead",
-        action="store_true",
-        help="end the record of a run that ps shows as unknown, on your word that it is gone",
-    )
-    _json(parser)
-
-
-def _prune(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--older-than", metavar="AGE", type=age_ms, default=30 * 86_400_000, help="as in 30d, the default, or 12h"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would go, and why the rest stays")
-    parser.add_argument(
-        "--undelivered", action="store_true", help="also runs whose end no host has handled (see `pisub host`)"
-    )
-    parser.add_argument(
-        "--reap", action="store_true", help="remove the files of what was set aside at once, not a day later"
-    )
-    _json(parser)
-
-
-def _steer(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    parser.add_argument("message", metavar="MESSAGE", help="what its agent is told; `-` reads standard input")
-    parser.add_argument(
-        "--mode",
-        choices=["steer", "follow_up", "auto"],
-        default="steer",
-        help="in the middle of its work (default), after this turn, or not into a turn and else at once",
-    )
-    parser.add_argument(
-        "--recover",
-        action="store_true",
-        help="where its agent does not look in time, pause the run and go on with it in a new one that is told",
-    )
-    _json(parser)
-
-
-def _interrupt(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    parser.add_argument("--reason", metavar="TEXT", default="", help="kept in the record")
-    _json(parser)
-
-
-def _resume(parser: argparse.ArgumentParser) -> None:
-    _run_id(parser)
-    parser.add_argument("message", metavar="MESSAGE", help="what its agent is told; `-` reads standard input")
-    _detach(parser)
-    parser.add_argument(
-        "--answer",
-        metavar="Q=V",
-        action="append",
-        default=[],
-        help="an answer to a question that the run got none to; Q is its number or id in `pisub show`, or its text",
-    )
-    _answers(parser)
-    _json(parser)
-
-
-def _questions(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "-a", "--all", action="store_true", help="also those that got no answer, in runs that `resume` can go on with"
-    )
-    _session(parser, "only questions of this session")
-    _json(parser)
-
-
-def _ask(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", metavar="QUESTION", nargs="+", help="what to ask; several are one batch")
-    parser.add_argument("--option", metavar="O", action="append", default=[], help="a choice: give it twice or more")
-    parser.add_argument("--placeholder", metavar="TEXT", default="", help="a hint in an empty field, never an answer")
-    parser.add_argument("--why", metavar="TEXT", default="", help="what the answer is needed for")
-    parser.add_argument("--timeout", metavar="S", type=seconds, help="how long to wait in all, in seconds")
-    _json(parser)
-
-
-def _answer(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", metavar="QUESTION", help="a question's id as `pisub questions` shows it")
-    parser.add_argument(
-        "value", metavar="VALUE", help="an option, by its text or number, or a free text; `-` reads standard input"
-    )
-    _json(parser)
-
-
-def _decline(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("question", metavar="QUESTION", help="a question's id as `pisub questions` shows it")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="told to the child")
-    _json(parser)
-
-
-def _supervisor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["list", "reply"])
-    parser.add_argument("message", metavar="MESSAGE", nargs="?", help="with reply; `-` reads standard input")
-    parser.add_argument("--id", metavar="ID", help="with reply: the request, by its whole id")
-    parser.add_argument(
-        "--to", metavar="T", help="with reply: the beginning of its id or its run's, or its agent's name"
-    )
-    _session(parser, "the session (default: PISUB_SESSION, else the project's shared inbox session)")
-    _json(parser)
-
-
-def _host(parser: argparse.ArgumentParser) -> None:
-    _session(parser, "the session to serve (default: PISUB_SESSION, else the project's shared inbox session)")
-    face = parser.add_mutually_exclusive_group()
-    face.add_argument(
-        "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
-    )
-    face.add_argument(
-        "--stdio",
-        action="store_true",
-        help="ask by JSON lines on standard output and input (the Extension UI protocol), for IDEs",
-    )
-    declare_ceiling(parser, "the session's runs")
-    _json(parser)
-
-
-def _broker(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=["start", "status", "stop", "trace"])
-    parser.add_argument("--force", action="store_true", help="with stop: kill a broker that does not answer")
-    _json(parser)
-
-
-def _caps(parser: argparse.ArgumentParser) -> None:
-    _session(parser, "the session (default: PISUB_SESSION, else the project's shared inbox session)")
-    parser.add_argument(
-        "--grant", metavar="N", type=int, help="let it start N runs more than its cap; in all at most the cap again"
-    )
-    _json(parser)
-
-
-def _agents(parser: argparse.ArgumentParser) -> None:
-    _where(parser)
-    _session(parser, "the session whose ceiling is shown (default: PISUB_SESSION, else the project's inbox session)")
-    _json(parser)
-
-
-def _where(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--cwd", metavar="D", type=Path, help="the project to look in (default: here)")
-    parser.add_argument(
-        "--scope", choices=["user", "project", "both"], default="both", help="whose agents, beside builtin ones"
-    )
-
-
-def _preflight(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("agent", metavar="AGENT", help="the agent's name (see `pisub agents`)")
-    parser.add_argument("task", metavar="TASK", nargs="?", help="what it should do; `-` reads standard input")
-    _where(parser)
-    _session(parser, "the session that the run would belong to (default: PISUB_SESSION, else the inbox session)")
-    parser.add_argument("--run-id", metavar="ID", help="the id that the run would have: it is part of its paths")
-    parser.add_argument("--context", metavar="C", help="fresh or fork")
-    parser.add_argument("--model", metavar="M", help="a model, for an agent that is a prompt")
-    parser.add_argument("--thinking", metavar="L", help="a level of thinking, likewise")
-    parser.add_argument("--skill", metavar="LIST", help="skills, separated by commas")
-    parser.add_argument("--output", metavar="FILE", help="a file that the result is written to")
-    declare_ceiling(parser, "the run")
-    _json(parser)
-
-
-def _trust(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("directory", metavar="DIR", type=Path, help="the project's directory")
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    _json(parser)
-
-
-def _demo(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "directory", metavar="DIR", type=Path, nargs="?", help="the directory to survey (default: here)"
-    )
-    parser.add_argument(
-        "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
-    )
-    _json(parser)
-
-
 COMMANDS: Final[tuple[Command, ...]] = (
-    Command("run", "run", "give an agent a task", _run),
-    Command("ps", "ps", "list runs", _ps),
-    Command("logs", "logs", "show what a run did", _logs),
-    Command("show", "show", "show everything about one run", _show),
-    Command("result", "result", "print a run's result", _show),
-    Command("wait", "wait", "wait until runs have ended", _wait),
-    Command("stop", "stop", "stop a run and everything that it started", _stop),
-    Command("steer", "steer", "send a working run's agent a message", _steer),
-    Command("interrupt", "interrupt", "pause a run, so that it can be resumed", _interrupt),
-    Command("resume", "resume", "go on with a run that has ended", _resume),
-    Command("prune", "prune", "remove runs that ended long ago", _prune),
-    Command("questions", "questions", "list open questions", _questions),
-    Command("ask", "ask", "ask the human, from a program inside a run", _ask),
-    Command("answer", "answer", "answer a question", _answer),
-    Command("decline", "answer", "say that a question will not be answered", _decline),
-    Command("supervisor", "supervisor", "what children want from the session that started them", _supervisor),
-    Command("host", "host", "answer a session's questions in this terminal", _host),
-    Command("caps", "caps", "show how much a session may start, or let it start more", _caps),
-    Command("broker", "broker", "start, look at, trace or stop the broker", _broker),
-    Command("agents", "agents", "list agents", _agents),
-    Command("preflight", "preflight", "show what exactly a run would be launched with", _preflight),
-    Command("trust", "trust", "let a project's agents run code", _trust),
-    Command("doctor", "doctor", "check this machine's setup", _json),
-    Command("smoke", "smoke", "check that questions reach a human, in a directory of its own", _json),
-    Command("demo", "demo", "survey a directory, with two questions for you", _demo),
+    Command("run", "run", "give an agent a task", options.run),
+    Command("ps", "ps", "list runs", options.ps),
+    Command("logs", "logs", "show what a run did", options.logs),
+    Command("show", "show", "show everything about one run", options.show),
+    Command("result", "result", "print a run's result", options.show),
+    Command("wait", "wait", "wait until runs have ended", options.wait),
+    Command("stop", "stop", "stop a run and everything that it started", options.stop),
+    Command("steer", "steer", "send a working run's agent a message", options.steer),
+    Command("interrupt", "interrupt", "pause a run, so that it can be resumed", options.interrupt),
+    Command("resume", "resume", "go on with a run that has ended", options.resume),
+    Command("prune", "prune", "remove runs that ended long ago", options.prune),
+    Command("questions", "questions", "list open questions", options.questions),
+    Command("ask", "ask", "ask the human, from a program inside a run", options.ask),
+    Command("answer", "answer", "answer a question", options.answer),
+    Command("decline", "answer", "say that a question will not be answered", options.decline),
+    Command("supervisor", "supervisor", "what children want from the session that started them", options.supervisor),
+    Command("host", "host", "answer a session's questions in this terminal", options.host),
+    Command("caps", "caps", "show how much a session may start, or let it start more", options.caps),
+    Command("broker", "broker", "start, look at, trace or stop the broker", options.broker),
+    Command("agents", "agents", "list agents", options.agents),
+    Command("preflight", "preflight", "show what exactly a run would be launched with", options.preflight),
+    Command("trust", "trust", "let a project's agents run code", options.trust),
+    Command("doctor", "doctor", "check this machine's setup", options.as_json),
+    Command("smoke", "smoke", "check that questions reach a human, in a directory of its own", options.as_json),
+    Command("demo", "demo", "survey a directory, with two questions for you", options.demo),
 )
 
 

@@ -1,8 +1,10 @@
 """Questions of detached runs, answered from another terminal."""
 
+import signal
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pisub.cli.exits import Exit
@@ -103,3 +105,50 @@ def test_a_child_may_look_and_may_not_stop_answer_host_or_trust(project: Project
     assert project.pisub("run", "command", "ps").out.startswith("0 ")
     assert len(open_questions(project, 2)) == 2
     assert project.pisub("stop", asking).code == 0
+
+
+def test_a_watch_shows_each_question_once_and_what_became_of_it(project: Project) -> None:
+    watching = project.start("questions", "--watch", "--json")
+    assert watching.stdout is not None
+
+    def line() -> dict[str, Any]:
+        assert watching.stdout is not None
+        return msgspec.json.decode(watching.stdout.readline())
+
+    try:
+        run_id = project.launch("ask")
+        first = line()
+        assert (first["kind"], first["runId"], first["number"], first["count"]) == ("question", run_id, 1, 2)
+        second = line()
+        assert (second["kind"], second["number"]) == ("question", 2)
+        assert project.pisub("answer", first["id"], "1").code == 0
+        closed = line()
+        assert {**closed, "by": ""} == {
+            "schemaVersion": 1,
+            "kind": "question-closed",
+            "askId": first["askId"],
+            "number": 1,
+            "runId": run_id,
+            "outcome": "answered",
+            "by": "",
+            "reason": "",
+        }
+        project.pisub("decline", second["id"], "--reason", "no time")
+        declined = line()
+        assert (declined["outcome"], declined["reason"]) == ("declined", "no time")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(30) == Exit.INTERRUPTED
+    finally:
+        watching.kill()
+        watching.communicate()
+
+
+def test_a_watch_ends_when_nobody_reads_it_and_is_not_asked_for_the_closed_ones(project: Project) -> None:
+    both = project.pisub("questions", "--watch", "--all")
+    assert (both.code, "--all" in both.err) == (Exit.USAGE, True)
+    with project.start("questions", "-w") as watching:
+        assert watching.stdout is not None
+        watching.stdout.close()
+        run_id = project.launch("ask")
+        assert watching.wait(60) == Exit.BROKEN_PIPE
+    project.pisub("stop", run_id)

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Final
 
 import msgspec
 
 from pisub.cli.console import Console, safe, safe_line
 from pisub.cli.exits import Exit
+from pisub.cli.question_watch import watch
 from pisub.cli.render import age, unique_prefixes
 from pisub.cli.unanswered import UnansweredQuestion, find_unanswered, unanswered_block
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import PisubError
+from pisub.errors import InvalidArgumentError, PisubError
 from pisub.protocol.base import Record
 from pisub.record.layout import Layout
 from pisub.record.model import AskRecord
 from pisub.record.questions import list_open_asks
+
+#: Of an ask's id, in what is printed once and for long: the moment, to the millisecond.
+_ID_CHARS: Final = 10
 
 
 class OpenQuestion(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -40,6 +45,8 @@ class OpenQuestion(Record, frozen=True, kw_only=True, omit_defaults=False):
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """List open questions, oldest first."""
     layout = Layout.of(settings)
+    if arguments.watch:
+        return _watch(arguments, console, layout)
     problems: list[PisubError] = []
     found_asks = list_open_asks(
         layout, session_id=arguments.session, on_problem=lambda _ask_id, error: problems.append(error)
@@ -69,6 +76,21 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     first = found[0]
     console.say(f"\nanswer with: pisub answer {first.id} {'1' if first.options else 'TEXT'}")
     return Exit.OK
+
+
+def _watch(arguments: Namespace, console: Console, layout: Layout) -> Exit:
+    if arguments.all:
+        raise InvalidArgumentError("--watch shows what is open, and --all what is not: give one of them.", field="all")
+
+    def show(record: AskRecord, number: int) -> None:
+        question = _question(record, number, record.ask_id[:_ID_CHARS])
+        if console.is_json:
+            console.json("question", msgspec.to_builtins(question))
+        else:
+            console.result(_block(console, question, SystemClock().wall_ms()) + "\n")
+
+    console.say("watching for questions; Ctrl-C ends it")
+    return watch(layout, console, session_id=arguments.session, show=show)
 
 
 def _question(record: AskRecord, number: int, prefix: str) -> OpenQuestion:
