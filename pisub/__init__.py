@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pisub.client.hosting import Host
     from pisub.client.runs import Run
     from pisub.config import Settings, load_settings
-    from pisub.errors import PisubError
+    from pisub.errors import PisubError, StructuredOutputError
     from pisub.hosting.dialogs import DialogContext, Dialogs
     from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
     from pisub.protocol.runs import RunState
@@ -50,6 +50,7 @@ __all__ = [
     "RunView",
     "Settings",
     "SteerMessage",
+    "StructuredOutputError",
     "Task",
     "__version__",
     "connect",
@@ -78,6 +79,7 @@ _HOMES = {
     "RunView": "pisub.record.reader",
     "Settings": "pisub.config",
     "SteerMessage": "pisub.runs.steering",
+    "StructuredOutputError": "pisub.errors",
     "Task": "pisub.client.fanout",
     "connect": "pisub.client.api",
     "host": "pisub.client.api",

@@ -19,6 +19,8 @@ from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
 from pisub.contacting import contact
 from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted, UsageReported
+from pisub.engines.capture import TOOL_NAME as STRUCTURED_OUTPUT
+from pisub.engines.capture import Capture
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
@@ -45,6 +47,7 @@ class Child:
         session_id: The session that it belongs to.
         resumed_from: The run that this one goes on with; '' for a fresh one.
         resume_message: What was said with the resume; '' for a fresh run.
+        output_schema: What the structured result must fit; None where the run gives a text.
         session: What this run, and those that it goes on with, wrote down for the next.
     """
 
@@ -55,6 +58,7 @@ class Child:
         *,
         mailbox: Mailbox | None = None,
         session: Session | None = None,
+        capture: Capture | None = None,
     ) -> None:
         self.task = context.task
         self.cwd = Path(context.cwd)
@@ -63,11 +67,13 @@ class Child:
         self.resumed_from = context.resumed_from
         self.resume_message = context.resume_message
         self.session = Session() if session is None else session
+        self.output_schema = context.output_schema
         self._context = context
         self._artifacts = Path(context.artifacts_dir)
         self._can_ask = context.can_ask
         self._shell = shell
         self._mailbox = Mailbox(shell) if mailbox is None else mailbox
+        self._capture = Capture(context.output_schema) if capture is None else capture
         self._answers = AnswerBook(self.session)
         self._calls = itertools.count(1)
         self._open_asks = 0
@@ -228,6 +234,24 @@ class Child:
             is_error = False
         finally:
             self._shell.report(ToolEnded(call_id, name, is_error))
+            if is_error:
+                self._capture.note_tool_error(name)
+
+    def structured_output(self, value: object) -> None:
+        """Give the run's structured result: a JSON value that fits ``output_schema``. Once; then return.
+
+        It is shown as a use of the tool ``structured_output``. A run with a schema that returns without a value has
+        failed, and so has one whose tool fails after this; what the agent returns is never taken for the value.
+
+        Args:
+            value: None, truths, numbers, texts, lists, dicts; at most ``limits.MAX_STRUCTURED_BYTES`` as compact JSON.
+
+        Raises:
+            StructuredOutputError: It does not fit; ``problems`` says where, and another may be tried.
+            RefusedError: The run has no schema (``no_schema``), or its result already (``already_captured``).
+        """
+        with self.tool(STRUCTURED_OUTPUT):
+            self._capture.take(value)
 
     def report_usage(
         self,

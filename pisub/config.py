@@ -41,8 +41,12 @@ DEPTH_VARIABLE = "PISUB_DEPTH"
 SESSION_VARIABLE = "PISUB_SESSION"
 HOME_VARIABLE = "PISUB_HOME"
 RUNTIME_DIR_VARIABLE = "PISUB_RUNTIME_DIR"
+#: Of a program with a schema: where that is, and where its structured result goes. What it starts as runs has neither.
+OUTPUT_SCHEMA_VARIABLE = "PISUB_OUTPUT_SCHEMA"
+STRUCTURED_OUTPUT_VARIABLE = "PISUB_STRUCTURED_OUTPUT"
+_OF_ONE_RUN = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, OUTPUT_SCHEMA_VARIABLE, STRUCTURED_OUTPUT_VARIABLE})
 _FOR_DAEMONS = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
-_NOT_SETTINGS = frozenset({RUN_ID_VARIABLE, DEPTH_VARIABLE, "PISUB_CONFIG", "PISUB_DEBUG"})
+_NOT_SETTINGS = _OF_ONE_RUN | {"PISUB_CONFIG", "PISUB_DEBUG"}
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53 - 1)]
 #: A width: 0 would start nothing, ever.
 Width = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
@@ -169,6 +173,12 @@ def unknown_variables(environ: Mapping[str, str] | None = None) -> list[str]:
     return sorted(name for name in source if name.startswith(_PREFIX) and name not in known)
 
 
+def structured_places() -> tuple[str, str] | None:
+    """Return where the schema of the program that this process belongs to is, and where its value goes."""
+    schema, output = os.environ.get(OUTPUT_SCHEMA_VARIABLE), os.environ.get(STRUCTURED_OUTPUT_VARIABLE)
+    return (schema, output) if schema and output else None
+
+
 def caller_environment() -> dict[str, str]:
     """Return a copy of this process's environment, as a launch hands it to a runner."""
     return dict(os.environ)
@@ -225,8 +235,7 @@ def daemon_environment(environ: Mapping[str, str] | None = None) -> dict[str, st
     return {
         name: value
         for name, value in source.items()
-        if (name in _FOR_DAEMONS or name.startswith(("LC_", "XDG_", _PREFIX)))
-        and name not in (RUN_ID_VARIABLE, DEPTH_VARIABLE)
+        if (name in _FOR_DAEMONS or name.startswith(("LC_", "XDG_", _PREFIX))) and name not in _OF_ONE_RUN
     }
 
 

@@ -43,6 +43,16 @@ class InvalidArgumentError(UsageError):
     code = "invalid_argument"
 
 
+class StructuredOutputError(UsageError):
+    """A value does not fit the run's schema. ``problems`` has a line ``path: message`` for each fault, at most 8."""
+
+    code = "structured_output_invalid"
+
+    def __init__(self, message: str, *, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(message, field="value")
+        self.problems = problems
+
+
 class InvalidIdError(UsageError):
     """A text that should be an id is not one. Raised before any path is built from it."""
 

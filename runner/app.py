@@ -20,9 +20,11 @@ from pisub.config import (
     DEPTH_VARIABLE,
     HOME_VARIABLE,
     MAX_DEPTH_VARIABLE,
+    OUTPUT_SCHEMA_VARIABLE,
     RUN_ID_VARIABLE,
     RUNTIME_DIR_VARIABLE,
     SESSION_VARIABLE,
+    STRUCTURED_OUTPUT_VARIABLE,
     Settings,
 )
 from pisub.engines.base import EngineContext, Settled
@@ -188,6 +190,8 @@ def _enter(message: LaunchMessage, spec: RunSpec) -> Settled | None:
             RUNTIME_DIR_VARIABLE: message.runtime_dir,
         }
     )
+    for name in (OUTPUT_SCHEMA_VARIABLE, STRUCTURED_OUTPUT_VARIABLE):
+        os.environ.pop(name, None)  # those of a program that started this run: its result is its own
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # a hung agent's thread may hold the buffer when the process leaves
@@ -218,4 +222,5 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         session_file=str(paths.session) if spec.agent.runner.type == "python" else "",
         resumed_from=spec.resumed_from or "",
         resume_message=spec.resume_message,
+        output_schema=spec.output_schema,
     )

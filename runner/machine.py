@@ -306,6 +306,6 @@ def _failure_of(event: ev.EngineSettled) -> tuple[str, str] | None:
         return settled.reason or "agent-error", settled.error
     if settled.was_cancelled:
         return "agent-cancelled", "The agent cancelled itself; nobody had asked for it."
-    if not settled.text.strip() and not event.has_artifacts:
+    if not settled.text.strip() and not event.has_artifacts and settled.structured is msgspec.UNSET:
         return "no-output", "The agent ended without a text and without a file: nothing shows that it did anything."
     return None

@@ -252,6 +252,7 @@ class Recorder:
         settled = verdict.settled or eng.Settled()
         output, path, size, digest = self._text(settled)
         state = verdict.state
+        structured = settled.structured if state is RunState.COMPLETE else msgspec.UNSET
         saved = self._save(output, path) if state is RunState.COMPLETE else None
         if saved is not None and self._spec.launch is not None and self._spec.launch.output_mode == "file-only":
             output, path = f"The result is in {saved} ({size} bytes).", path or saved
@@ -265,11 +266,12 @@ class Recorder:
             state=state,
             success=is_success,
             exit_code=verdict.exit_code,
-            summary=_summary(output if is_success else error or ""),
+            summary=_summary((output or _as_json(structured)) if is_success else error or ""),
             output=output,
             output_path=path or None,
             output_bytes=size,
             output_sha256=digest or None,
+            structured=structured,
             saved_output=saved,
             error=error,
             reason=verdict.reason,
@@ -331,6 +333,10 @@ class Recorder:
             raise OSError(f"{path} took only a part of the result")
         preview = data[:MAX_RESULT_TEXT_BYTES].decode("utf-8", "ignore")
         return preview, str(path), len(data), hashlib.sha256(data).hexdigest()
+
+
+def _as_json(structured: Any) -> str:
+    return "" if structured is msgspec.UNSET else msgspec.json.encode(structured).decode()
 
 
 class _Lines:

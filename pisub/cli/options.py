@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pisub.cli.ceilings import declare_ceiling
 from pisub.cli.moments import age_ms, since
+from pisub.cli.schemas import declare_schema
 from pisub.protocol.limits import MAX_DURATION_MS
 
 
@@ -76,6 +77,7 @@ def run(parser: argparse.ArgumentParser) -> None:
     )
     _answers(parser)
     parser.add_argument("--output", metavar="FILE", help="also write its result to a file")
+    declare_schema(parser)
     parser.add_argument("--skill", metavar="LIST", help="skills that it is given, separated by commas")
     declare_ceiling(parser, "the run")
     as_json(parser)
@@ -298,6 +300,7 @@ def preflight(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thinking", metavar="L", help="a level of thinking, likewise")
     parser.add_argument("--skill", metavar="LIST", help="skills, separated by commas")
     parser.add_argument("--output", metavar="FILE", help="a file that the result is written to")
+    declare_schema(parser)
     declare_ceiling(parser, "the run")
     as_json(parser)
 
@@ -316,5 +319,13 @@ def demo(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--answers", metavar="FILE", type=Path, help="answer from a YAML or JSON list instead of the terminal"
+    )
+    as_json(parser)
+
+
+def value(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of ``structured-output``."""
+    parser.add_argument(
+        "value", metavar="JSON", nargs="?", default="-", help="the value; `-`, or none, reads standard input"
     )
     as_json(parser)

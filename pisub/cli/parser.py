@@ -58,6 +58,9 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("ask", "ask", "ask the human, from a program inside a run", options.ask),
     Command("answer", "answer", "answer a question", options.answer),
     Command("decline", "answer", "say that a question will not be answered", options.decline),
+    Command(
+        "structured-output", "structured_output", "give a run's structured result, from its program", options.value
+    ),
     Command("supervisor", "supervisor", "what children want from the session that started them", options.supervisor),
     Command("host", "host", "answer a session's questions in this terminal", options.host),
     Command("caps", "caps", "show how much a session may start, or let it start more", options.caps),

@@ -38,6 +38,7 @@ class ResolvedLaunch(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         timeout_ms: The agent's own deadline; None where it has none.
+        output_schema: As wished, checked.
     """
 
     agent: AgentSnapshot
@@ -45,6 +46,7 @@ class ResolvedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     ceiling: CapabilityCeiling | None
     audit: CapabilityAudit | None
     timeout_ms: int | None
+    output_schema: dict[str, Any] | None
 
 
 def ceiling_for(
@@ -122,6 +124,7 @@ def resolve_launch(
         ceiling=ceiling,
         audit=plan.tools.capability_audit,
         timeout_ms=definition.timeout_ms,
+        output_schema=plan.output_schema,
     )
 
 

@@ -211,7 +211,7 @@ def _spec(
         cwd=Path(old.cwd),
         run_id=run_id,
         ceiling=ceiling_for(layout, old.session_id, caller, *ceilings_of(source)),
-        wishes=Wishes(),
+        wishes=Wishes(output_schema=old.output_schema),
     )
     if resolved.agent.runner.type != old.agent.runner.type:
         raise RefusedError(

@@ -306,6 +306,7 @@ def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: Spaw
         launch=resolved.facts,
         capability_ceiling=resolved.ceiling,
         capability_audit=resolved.audit,
+        output_schema=resolved.output_schema,
     )
 
 

@@ -93,6 +93,7 @@ class Settled(EngineEvent, frozen=True):
         exit_code: Of a child program.
         was_cancelled: It ended because of ``cancel``.
         text_file: Path of a file with the whole result where ``text`` is only its beginning; '' where it is all.
+        structured: The value that was captured for the run's schema; unset where there is none. None is a value.
         text_bytes: Size of the whole result where ``text_file`` is set, and ``text_sha256`` its digest.
     """
 
@@ -104,6 +105,7 @@ class Settled(EngineEvent, frozen=True):
     text_file: str = ""
     text_bytes: int = 0
     text_sha256: str = ""
+    structured: Any = msgspec.UNSET
 
 
 class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,6 +119,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
         session_file: The child's session; '' where the engine keeps none.
         resumed_from: The run that this one goes on with; '' for a fresh one.
         resume_message: What the child was told with the resume.
+        output_schema: What the structured result must fit; None where a text is wanted.
         max_output_bytes: Bound of ``output_file`` and of ``result_file``, each.
     """
 
@@ -136,6 +139,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     session_file: str = ""
     resumed_from: str = ""
     resume_message: str = ""
+    output_schema: dict[str, Any] | None = None
 
 
 class Shell(Protocol):

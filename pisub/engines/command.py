@@ -14,7 +14,12 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
+import msgspec
+
+from pisub.config import caller_environment
 from pisub.engines.base import (
     ChildProcessStarted,
     EngineContext,
@@ -23,8 +28,13 @@ from pisub.engines.base import (
     Shell,
     Steered,
     SteeringKnown,
+    ToolEnded,
+    ToolStarted,
 )
+from pisub.engines.capture import FAILED, TOOL_NAME, Capture
 from pisub.engines.output import BoundedLog, ResultText
+from pisub.engines.structured_file import NoStructuredFile, StructuredFile
+from pisub.errors import StructuredOutputError
 from pisub.protocol.limits import KIB, MAX_RESULT_TEXT_BYTES
 from pisub.runs.spec import RunnerSpec
 from pisub.runs.steering import AckState, SteerMessage
@@ -70,14 +80,49 @@ class CommandEngine:
         with self._lock:
             self._wake = wake_write
         try:
-            return self._start(wake_read)
+            return self._start_with_schema(wake_read)
         finally:
             with self._lock:  # the number may be another file's in a moment
                 self._wake = None
             os.close(wake_write)
             os.close(wake_read)
 
-    def _start(self, wake: int) -> Settled:
+    def _start_with_schema(self, wake: int) -> Settled:
+        """Start the program with a place for its structured result, and take that where it ended well."""
+        if self._context.output_schema is None:
+            return self._start(wake, {})
+        try:
+            file = StructuredFile(self._context.output_schema)
+        except OSError as error:
+            sentence = f"The directory for its structured result cannot be made: {error.strerror}."
+            return Settled(error=sentence, reason=FAILED)
+        with file:
+            settled = self._start(wake, file.variables)
+            if settled.error is not None or settled.was_cancelled:
+                return settled
+            return self._capture(self._context.output_schema, file, settled)
+
+    def _capture(self, schema: Mapping[str, Any], file: StructuredFile, settled: Settled) -> Settled:
+        capture = Capture(schema)
+        try:
+            value = file.read()
+        except NoStructuredFile as problem:
+            if not str(problem):
+                return capture.settle(settled)
+            error = f"The program's structured result cannot be taken: {problem}."
+            return msgspec.structs.replace(settled, error=error, reason=FAILED)
+        self._shell.report(ToolStarted(1, TOOL_NAME))
+        is_error = True
+        try:
+            capture.take(value)
+            is_error = False
+        except StructuredOutputError as error:
+            return msgspec.structs.replace(settled, error=error.message, reason=FAILED)
+        finally:
+            self._shell.report(ToolEnded(1, TOOL_NAME, is_error))
+        return capture.settle(settled)
+
+    def _start(self, wake: int, variables: Mapping[str, str]) -> Settled:
         if self._is_cancelled:
             return Settled(was_cancelled=True)
         if not self._argv:
@@ -90,6 +135,7 @@ class CommandEngine:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 cwd=self._context.cwd,
+                env={**caller_environment(), **variables},
                 process_group=0,
                 bufsize=0,
             )

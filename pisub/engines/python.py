@@ -20,9 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from pisub.child import Child
+from pisub.engines import capture
 from pisub.engines.base import EngineContext, Settled, Shell
 from pisub.engines.mailbox import Mailbox
-from pisub.errors import PisubError
+from pisub.errors import PisubError, StructuredOutputError
 from pisub.runs.spec import RunnerSpec
 from pisub.runs.steering import SteerMessage
 from pisub.session_file import Session
@@ -45,6 +46,7 @@ class PythonEngine:
         self._context = context
         self._shell = shell
         self._mailbox = Mailbox(shell)
+        self._capture = capture.Capture(context.output_schema)
         self._child: Child | None = None
         self._lock = threading.Lock()
         self._is_cancelled = False
@@ -69,6 +71,9 @@ class PythonEngine:
 
     def run(self) -> Settled:
         """Import the target and call it. An exception of the agent is an outcome, and never leaves here."""
+        return self._capture.settle(self._call())
+
+    def _call(self) -> Settled:
         try:
             session = Session(Path(self._context.session_file) if self._context.session_file else None)
         except (PisubError, OSError) as error:
@@ -77,7 +82,7 @@ class PythonEngine:
             function = load_target(self._runner.target, self._runner.import_paths, self._context.sys_path)
         except TargetError as error:
             return Settled(error=str(error), reason="import-error")
-        child = Child(self._context, self._shell, mailbox=self._mailbox, session=session)
+        child = Child(self._context, self._shell, mailbox=self._mailbox, session=session, capture=self._capture)
         with self._lock:
             if self._is_cancelled:
                 return Settled(was_cancelled=True)
@@ -90,6 +95,8 @@ class PythonEngine:
                 returned = self._drive(_await(returned))
         except asyncio.CancelledError:
             return Settled(was_cancelled=True)
+        except StructuredOutputError as error:
+            return Settled(error=error.message, reason=capture.FAILED)
         except BaseException as error:  # noqa: BLE001  # the agent's code may raise anything
             return Settled(error=_describe(error), reason="agent-error", was_cancelled=False)
         finally:

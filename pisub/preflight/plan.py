@@ -22,6 +22,7 @@ from pisub.preflight.output import OutputBinding, bind_output
 from pisub.preflight.prompt import assemble_prompt
 from pisub.preflight.tools import DeniedToolError, Note, ToolPlan, plan_tools
 from pisub.runs.ceilings import RESTRICTED_AGENT, CapabilityCeiling, refusal
+from pisub.schemas import check_schema
 
 
 class PreflightRefusal(Exception):  # noqa: N818  # an answer, not a fault: whoever asked gets it as a value
@@ -92,6 +93,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     instruction: str
     system_prompt: str
     output: OutputBinding
+    output_schema: dict[str, Any] | None
     diagnostics: tuple[Note, ...]
     definition_digest: str
     launch_contract_digest: str
@@ -102,8 +104,9 @@ def plan_launch(agent: AgentDefinition, task: str, wishes: Wishes, around: Surro
 
     Raises:
         PreflightRefusal: It cannot be made.
-        InvalidArgumentError: A model or a thinking level is none.
+        InvalidArgumentError: A model, a thinking level or a schema is none.
     """
+    schema = None if wishes.output_schema is None else check_schema(wishes.output_schema)
     bindings = _bindings(wishes, agent)
     ceiling = around.ceiling
     if ceiling is not None and not ceiling.allows_agent(agent.name):
@@ -164,6 +167,7 @@ def plan_launch(agent: AgentDefinition, task: str, wishes: Wishes, around: Surro
         instruction=around.instruction,
         system_prompt=system_prompt,
         output=output,
+        output_schema=schema,
         diagnostics=notes,
         definition_digest=definition,
         launch_contract_digest=launch_digest(
@@ -178,7 +182,7 @@ def plan_launch(agent: AgentDefinition, task: str, wishes: Wishes, around: Surro
             requested_skills=requested_skills,
             tools=tools,
             output=output,
-            schema=wishes.output_schema,
+            schema=schema,
             bindings=bindings,
         ),
     )

@@ -160,3 +160,10 @@ MAX_INSTRUCTION_NAME_BYTES = 1_024
 #: A skill's file; of all skills' folders of one place so many are looked at.
 MAX_SKILL_BYTES = MIB
 MAX_SKILLS = 1_000
+
+#: Structured results (contract, delegation 1.2, 1.4 and 1.9): bytes of a schema and of a value as compact JSON, nesting
+#: (the outermost container is 0), items and members in all.
+MAX_SCHEMA_BYTES = 64 * KIB
+MAX_STRUCTURED_BYTES = MIB
+MAX_JSON_DEPTH = 64
+MAX_JSON_ENTRIES = 100_000

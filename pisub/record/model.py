@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+import msgspec
+
 from pisub.process import ProcessIdentity
 from pisub.protocol.base import Part, Record
 from pisub.protocol.checkpoint import Answer, AskResult, Question
@@ -157,6 +159,7 @@ class RunResult(Record, frozen=True, kw_only=True):
         output: The child's text, at most ``limits.MAX_RESULT_TEXT_BYTES``; cut texts have ``output_path``.
         output_path: File with the whole text where ``output`` is a preview.
         output_sha256: Digest of the whole text where ``output`` is a preview.
+        structured: The value that was captured for the run's schema; unset where there is none. Null is a value.
         saved_output: File that the result is in besides the record, where the launch named one.
         artifacts: Paths that the child wrote, relative to the run's directory.
         signal: Name of the signal that ended the runner, such as ``SIGKILL``.
@@ -175,6 +178,7 @@ class RunResult(Record, frozen=True, kw_only=True):
     output_path: str | None = None
     output_bytes: int = 0
     output_sha256: str | None = None
+    structured: Any = msgspec.UNSET
     saved_output: str | None = None
     error: str | None = None
     reason: str | None = None

@@ -6,7 +6,7 @@ A runner reads nothing else to know its job. The environment is not here: it goe
 from __future__ import annotations
 
 import enum
-from typing import Literal
+from typing import Any, Literal
 
 from pisub.process import ProcessIdentity
 from pisub.protocol.base import Part, Record
@@ -100,6 +100,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
         launch: What the launch was resolved to; null for a run that nobody resolved, as in tests of the runner.
         capability_ceiling: What the run may have at most, and what it starts. A snapshot: it holds for good.
         capability_audit: What the ceiling took away.
+        output_schema: What the run's structured result must fit; null where it gives a text.
         resumed_from: The run that this one goes on with; null for a fresh one.
         resume_message: What the child was told with the resume.
     """
@@ -127,6 +128,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
     launch: LaunchFacts | None = None
     capability_ceiling: CapabilityCeiling | None = None
     capability_audit: CapabilityAudit | None = None
+    output_schema: dict[str, Any] | None = None
     resumed_from: str | None = None
     resume_message: str = ""
 

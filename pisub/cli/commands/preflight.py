@@ -13,6 +13,7 @@ from pisub.agents.discovery import AgentFinder
 from pisub.cli.ceilings import read_ceiling
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
+from pisub.cli.schemas import read_schema
 from pisub.cli.select import inbox_session, read_value
 from pisub.client.launching import preflight_in
 from pisub.config import Settings
@@ -48,6 +49,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         "thinking": arguments.thinking,
         "skill": arguments.skill,
         "output": arguments.output,
+        "output_schema": None if arguments.schema is None else read_schema(arguments.schema),
     }
     answer = preflight_in(
         settings,

@@ -40,13 +40,20 @@ def why(result: RunResult) -> str:
     return first or result.signal or result.reason or "no reason was recorded"
 
 
+def _text(layout: Layout, result: RunResult) -> str:
+    """Return a result as text: the structured value where the run was to give one, as a line of JSON."""
+    if result.structured is msgspec.UNSET:
+        return whole_output(layout, result)
+    return msgspec.json.encode(result.structured).decode()
+
+
 def print_result(console: Console, layout: Layout, result: RunResult) -> Exit:
     """Print a result: its text to standard output, why there is none to standard error."""
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(result)
         console.json("result", {**document, "runDir": str(layout.run(result.run_id).dir)})
     else:
-        console.result(whole_output(layout, result))
+        console.result(_text(layout, result))
         if not result.success:
             console.error(
                 f"run {result.run_id} {result.state}: {why(result)}", f"`pisub show {result.run_id}` shows more"

@@ -9,6 +9,7 @@ from typing import Any
 from pisub.cli.ceilings import read_ceiling
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
+from pisub.cli.schemas import read_schema
 from pisub.cli.select import choose_dialogs, inbox_session, read_task
 from pisub.cli.trusting import require_trusted
 from pisub.client.launching import LAUNCH_SOURCE, wishes_of
@@ -88,7 +89,8 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
 
 
 def _wishes(arguments: Namespace) -> dict[str, Any]:
-    wishes = {"output": arguments.output, "skill": arguments.skill}
+    schema = None if arguments.schema is None else read_schema(arguments.schema)
+    wishes = {"output": arguments.output, "skill": arguments.skill, "output_schema": schema}
     return {key: value for key, value in wishes.items() if value is not None}
 
 
