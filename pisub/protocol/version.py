@@ -1,7 +1,4 @@
-"""Versions of the wire and of the record, and how two sides agree on one.
-
-The record's is 0 while it may still change without notice.
-"""
+"""Versions of the wire and of the record, and how two sides agree on one."""
 
 from __future__ import annotations
 
@@ -9,12 +6,17 @@ from pisub.errors import UnsupportedVersionError
 
 #: Versions of the wire protocol that this program speaks, best first.
 WIRE_VERSIONS: tuple[int, ...] = (1,)
-#: Version of the files of a run.
-RECORD_VERSION = 0
+#: Version of the files of a run. New keys need no new one; one whose meaning changes does.
+RECORD_VERSION = 1
 #: `lifecycleArtifactVersion` of the contract's readers.
 LIFECYCLE_ARTIFACT_VERSION = 3
 #: Version of every object that `--json` prints.
 CLI_SCHEMA_VERSION = 1
+
+
+def record_version() -> int:
+    """Return ``RECORD_VERSION``. A field with this factory is always written, although defaults are left out."""
+    return RECORD_VERSION
 
 
 def negotiate(offered: tuple[int, ...], supported: tuple[int, ...] = WIRE_VERSIONS) -> int:

@@ -11,7 +11,7 @@ from pisub.process import ProcessIdentity
 from pisub.protocol.base import Part, Record
 from pisub.protocol.checkpoint import Answer, AskResult, Question
 from pisub.protocol.runs import RunState
-from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, RECORD_VERSION
+from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, record_version
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 from pisub.runs.usage import Tokens, Usage
 
@@ -83,7 +83,7 @@ class SteeringLedger(Part, frozen=True, kw_only=True):
 class RunStatus(Record, frozen=True, kw_only=True):
     """``status.json``: written by the runner alone (after its death, by who holds ``run.lock``). Begins as running."""
 
-    record_version: int = RECORD_VERSION
+    record_version: int = msgspec.field(default_factory=record_version)
     lifecycle_artifact_version: int = LIFECYCLE_ARTIFACT_VERSION
     run_id: str
     session_id: str
@@ -165,7 +165,7 @@ class RunResult(Record, frozen=True, kw_only=True):
         signal: Name of the signal that ended the runner, such as ``SIGKILL``.
     """
 
-    record_version: int = RECORD_VERSION
+    record_version: int = msgspec.field(default_factory=record_version)
     run_id: str
     session_id: str
     agent: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 import enum
 from typing import Any, Literal
 
+import msgspec
+
 from pisub.process import ProcessIdentity
 from pisub.protocol.base import Part, Record
 from pisub.protocol.limits import (
@@ -17,7 +19,7 @@ from pisub.protocol.limits import (
     DEFAULT_SPAWNS_PER_RUN,
     DEFAULT_TIMEOUT_MS,
 )
-from pisub.protocol.version import RECORD_VERSION
+from pisub.protocol.version import record_version
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 
 
@@ -105,7 +107,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
         resume_message: What the child was told with the resume.
     """
 
-    record_version: int = RECORD_VERSION
+    record_version: int = msgspec.field(default_factory=record_version)
     run_id: str
     session_id: str
     agent: AgentSnapshot

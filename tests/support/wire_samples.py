@@ -73,12 +73,16 @@ def _value(info: inspect.Type, name: str, *, is_whole: bool) -> Any:  # noqa: PL
             return f"{name} ü"
         case inspect.EnumType(cls):
             return list(cls)[-1].value
+        case inspect.LiteralType(values):
+            return values[-1]
+        case inspect.FloatType():
+            return len(name) + 0.5
         case inspect.StructType():
             return _struct(info, is_whole=is_whole)
         case inspect.VarTupleType(item) | inspect.CollectionType(item):
             return [_value(item, name, is_whole=is_whole)]
-        case inspect.DictType(_, item):
-            return {"key": _value(item, name, is_whole=is_whole)}
+        case inspect.DictType(key, item):
+            return {3 if isinstance(key, inspect.IntType) else "key": _value(item, name, is_whole=is_whole)}
         case inspect.UnionType(types):
             return _value(
                 next(each for each in types if not isinstance(each, inspect.NoneType)), name, is_whole=is_whole
