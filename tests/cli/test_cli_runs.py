@@ -10,6 +10,7 @@ import pytest
 
 from pisub.cli.exits import Exit
 from pisub.launch import find_broker
+from pisub.record.layout import Layout
 from tests.support.eventually import eventually
 from tests.support.project import Project, make_project
 
@@ -249,3 +250,13 @@ def test_a_client_that_is_killed_at_any_point_of_a_launch_leaves_a_run_or_a_fail
     eventually(lambda: project.pisub("ps").out == "", what="nothing is queued or running")
     rows = project.pisub("ps", "-a", "--json").json["runs"]
     assert {(row["state"], row["reason"]) for row in rows} <= {("complete", None), ("failed", "never-started")}
+
+
+def test_show_says_what_was_used_and_how_the_process_was_seen_to_end(project: Project) -> None:
+    run_id = project.launch("echo")
+    assert project.pisub("wait", run_id).code == 0
+    proven = Layout.of(project.settings).run(run_id).process_terminal
+    eventually(proven.exists, what="the end of its process is on record")
+    lines = dict(line.split("  ", 1) for line in project.pisub("show", run_id).out.splitlines() if "  " in line)
+    assert lines["seen to end"].strip().startswith("exit code 0, ")
+    assert lines["seen to end"].strip().endswith(" MiB")

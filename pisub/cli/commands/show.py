@@ -121,6 +121,22 @@ def _work_time(view: RunView, now_ms: int) -> str:
     return f"{duration(left)} {of}; its clock stands still while it waits for you"
 
 
+def _proof(view: RunView) -> str:
+    """Return what the process's parent saw of its end, and what it used."""
+    proof = view.proof
+    if proof is None:
+        return ""
+    how = proof.signal or ("" if proof.exit_code is None else f"exit code {proof.exit_code}")
+    used_s = None if proof.user_s is None or proof.system_s is None else proof.user_s + proof.system_s
+    parts = (
+        how,
+        "" if proof.state == "observed" else f"{proof.state}: {proof.reason or 'nobody looked'}",
+        "" if used_s is None else f"{used_s:.1f} s of CPU",
+        "" if not proof.max_rss_kib else f"at most {proof.max_rss_kib // 1024} MiB",
+    )
+    return ", ".join(filter(None, parts))
+
+
 def _model(view: RunView) -> str:
     steps = () if view.status is None else view.status.steps
     return safe_line(", ".join(dict.fromkeys(each.model for each in steps if each.model)))
@@ -177,6 +193,7 @@ def _facts(view: RunView, paths: RunPaths, questions: int, now_ms: int) -> list[
         ("used", _used(view)),
         ("messages", _messages(view)),
         ("open questions", str(questions or "")),
+        ("seen to end", _proof(view)),
         ("reason", summary.reason or ""),
         ("error", "\n  ".join(safe(summary.error or "").split("\n"))),
         ("parent", spec.parent_run_id or ""),
