@@ -17,14 +17,15 @@ from typing import Any
 from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
-from pisub.contacting import contact
+from pisub.contacting import Contact, contact
 from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted, UsageReported
 from pisub.engines.capture import TOOL_NAME as STRUCTURED_OUTPUT
 from pisub.engines.capture import Capture
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
-from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.record.layout import Layout
 from pisub.runs.steering import SteerMessage
 from pisub.runs.supervision import Reason, SupervisorReply
 from pisub.runs.usage import MAX_REPORTED_COST, MAX_REPORTED_TOKENS, Usage
@@ -156,7 +157,7 @@ class Child:
         message: str = "",
         *,
         interview: dict[str, Any] | None = None,
-        timeout_s: float = DEFAULT_SUPERVISOR_TIMEOUT_MS / 1000,
+        timeout_s: float | None = None,
     ) -> SupervisorReply:
         """Tell the session that started this run something, and wait for its reply where the reason wants one.
 
@@ -167,16 +168,19 @@ class Child:
             reason: ``need_decision``, ``interview_request`` (both wait) or ``progress_update`` (returns at once).
             message: What is said; only an interview needs none.
             interview: What is wanted, as a JSON object; with ``interview_request`` alone.
-            timeout_s: How long to wait.
+            timeout_s: How long to wait; None is what the settings say, ten minutes.
 
         Raises:
             InvalidArgumentError: What is said breaks a rule. Nothing was written.
             WaitTimeoutError: No reply came in time (``supervisor_timeout``).
             RefusedError: The request was closed without a reply (``supervisor_cancelled``).
         """
-        return await contact(
-            self._context, reason, message, interview, timeout_s=checks.seconds(timeout_s, "timeout_s")
-        )
+        context = self._context
+        wait_s = context.supervisor_timeout_ms / 1000 if timeout_s is None else checks.seconds(timeout_s, "timeout_s")
+        who = Contact(run_id=context.run_id, session_id=context.session_id, agent=context.agent)
+        # The record is known to a child by its files alone: <root>/runs/<run>/artifacts.
+        layout = Layout(self._artifacts.parents[2])
+        return await contact(layout, who, reason, message, interview, timeout_s=wait_s)
 
     async def next_message(self) -> SteerMessage:
         """Return the next message that somebody sent to this run, and wait for it.

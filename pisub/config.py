@@ -25,6 +25,7 @@ from pisub.protocol.limits import (
     DEFAULT_NOTIFY_INTERVAL_MS,
     DEFAULT_QUESTION_TIMEOUT_MS,
     DEFAULT_SPAWNS_PER_RUN,
+    DEFAULT_SUPERVISOR_TIMEOUT_MS,
     DEFAULT_TIMEOUT_MS,
     FAILED_TOOLS_NOTICE,
 )
@@ -85,6 +86,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         ask_timeout_ms: Time for a whole ask from its first dialog; 0 waits for ever.
         question_timeout_ms: Time for one dialog; 0 waits for ever.
         queue_timeout_ms: How long a batch may wait for its first dialog at a host; 0 waits for ever.
+        supervisor_timeout_ms: How long a child waits for a word of the session that started it.
         notify_bell: Whether the terminal's bell rings when a batch of questions is shown there.
         notify_desktop: Whether `notify-send` is called when a batch comes, where there is a desktop.
         notify_command: A program, with arguments as a shell would split them, that is run when a batch comes.
@@ -121,6 +123,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ask_timeout_ms: int = DEFAULT_ASK_TIMEOUT_MS
     question_timeout_ms: int = DEFAULT_QUESTION_TIMEOUT_MS
     queue_timeout_ms: int = 0
+    supervisor_timeout_ms: Width = DEFAULT_SUPERVISOR_TIMEOUT_MS
     notify_bell: bool = True
     notify_desktop: bool = True
     notify_command: str | None = None

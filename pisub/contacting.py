@@ -6,14 +6,13 @@ Owns the wait. What may be said is ``pisub.runs.supervision``'s, the files are `
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from pisub.clock import SystemClock
-from pisub.engines.base import EngineContext
 from pisub.errors import RefusedError, WaitTimeoutError
 from pisub.ids import new_id
-from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS
 from pisub.record.layout import Layout
 from pisub.record.supervisor import end_request, post_request, read_end
 from pisub.runs.supervision import (
@@ -30,13 +29,28 @@ from pisub.runs.supervision import (
 POLL_S: Final = 0.25
 
 
+class Contact(msgspec.Struct, frozen=True, kw_only=True):
+    """Who contacts its supervisor.
+
+    Attributes:
+        run_id: The run.
+        session_id: The session that started it.
+        agent: Its agent's name.
+    """
+
+    run_id: str
+    session_id: str
+    agent: str
+
+
 async def contact(
-    context: EngineContext,
+    layout: Layout,
+    who: Contact,
     reason: Reason | str,
     message: str = "",
     interview: dict[str, Any] | None = None,
     *,
-    timeout_s: float = DEFAULT_SUPERVISOR_TIMEOUT_MS / 1000,
+    timeout_s: float,
 ) -> SupervisorReply:
     """Tell the supervisor something, and wait for its reply where the reason wants one.
 
@@ -47,8 +61,6 @@ async def contact(
         OSError: It could not be written.
     """
     found = check_request(reason, message, interview)
-    # The run's directory is known to a child by its files alone: <root>/runs/<run>/artifacts.
-    layout = Layout(Path(context.artifacts_dir).parents[2])
     now_ms = SystemClock().wall_ms()
     request = SupervisorRequest(
         id=new_id(at_ms=now_ms),
@@ -57,9 +69,9 @@ async def contact(
         reason=found,
         message=message,
         expects_reply=found.expects_reply,
-        orchestrator_session_id=context.session_id,
-        run_id=context.run_id,
-        agent=context.agent,
+        orchestrator_session_id=who.session_id,
+        run_id=who.run_id,
+        agent=who.agent,
         interview=interview,
     )
     await asyncio.to_thread(post_request, layout, request)

@@ -22,6 +22,7 @@ class ActivityWatch:
         self._failed = 0
         self._failed_at = now
         self._waiting_since: float | None = None
+        self._supervised_since: float | None = None
         self.next_change: float | None = None
 
     def take(self, event: eng.EngineEvent, now: float) -> None:
@@ -36,6 +37,16 @@ class ActivityWatch:
                 self._failed_at = now
             case _:
                 pass
+
+    @property
+    def is_supervised(self) -> bool:
+        """Whether the run waits for its supervisor."""
+        return self._supervised_since is not None
+
+    def note_supervised(self, now: float, *, is_waiting: bool) -> None:
+        """The run begins to wait for its supervisor, or does no longer."""
+        self._supervised_since = now if is_waiting else None
+        self.last_at = now
 
     def look(self, now: float, *, is_working: bool, is_waiting: bool) -> Attention | None:
         """Return what there is to say, and know when that can change by time alone.
@@ -58,6 +69,7 @@ class ActivityWatch:
             last_activity=self.last_at,
             tool_since=next(reversed(self._tools.values()), None),
             waiting_since=self._waiting_since,
+            supervised_since=self._supervised_since,
             failed_tools=self._failed,
             failed_since=self._failed_at,
         )

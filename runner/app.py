@@ -216,6 +216,7 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         system_prompt=spec.agent.system_prompt,
         depth=spec.depth,
         can_ask=spec.agent.can_ask,
+        supervisor_timeout_ms=spec.supervisor_timeout_ms,
         sys_path=message.sys_path,
         max_output_bytes=max_output_bytes,
         # A program of the user's keeps its session, if it has one, where we cannot know.

@@ -7,7 +7,7 @@ the machine, lines in the journal.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,10 +22,10 @@ from pisub.runs.cascade import ancestor_text, inherited_end, pass_on
 from pisub.runs.spec import RunSpec
 from pisub.runs.standstill import Below, stands_still
 
+from .contacts import Contacts
 from .events import EndRequested
 from .inbox import ended_by_ancestor
-
-WriteLine = Callable[[str, dict[str, Any]], None]
+from .recorder import Recorder
 
 #: How late a question of a run that is waited for may stop the clock, or its answer set it going.
 LOOK_EVERY_S: Final = 1.0
@@ -38,19 +38,22 @@ class Family:
         self,
         layout: Layout,
         spec: RunSpec,
+        recorder: Recorder,
         on_waiting: Callable[[bool], None],
         *,
         clock: Clock,
-        write_line: WriteLine,
         log: FilteringBoundLogger,
     ) -> None:
         self._on_waiting = on_waiting
+        self._write_line = recorder.write_line
+        self._contacts = Contacts(
+            layout, spec.run_id, write_line=recorder.write_line, on_waiting=recorder.note_supervised
+        )
         self._look_at = 0.0
         self._is_still = False
         self._layout = layout
         self._spec = spec
         self._clock = clock
-        self._write_line = write_line
         self._log = log
         self._untold: set[tuple[str, str]] = set()
 
@@ -80,16 +83,17 @@ class Family:
         """Return when to call ``look`` again."""
         return self._look_at
 
-    def look(self, now: float) -> None:
-        """Look, where it is due, whether this run does nothing but wait for others that wait for a human."""
-        if now < self._look_at:
+    def look(self, now: float, *, at_once: bool = False) -> None:
+        """Look, where it is due, for whom this run waits: its supervisor, or nobody but runs that wait for a human."""
+        if now < self._look_at and not at_once:
             return
         self._look_at = now + LOOK_EVERY_S
         try:
+            self._contacts.look()
             awaited = awaited_runs(self._layout.run(self._spec.run_id))
             is_still = bool(awaited) and stands_still(awaited, self._live_below())
         except (OSError, PisubError) as error:
-            self._log.warning("awaited_not_read", error=str(error))
+            self._log.warning("relatives_not_read", error=str(error))
             return
         if is_still is not self._is_still:
             self._is_still = is_still

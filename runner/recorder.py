@@ -35,6 +35,8 @@ from .effects import Verdict
 from .machine import Phase, Snapshot
 from .output_file import Saved, save_output
 
+#: ``currentTool`` of a run that waits for its supervisor (contract, delegation 6).
+SUPERVISOR_TOOL = "contact_supervisor"
 _MAX_LINE_CHARS = 8 * KIB
 _SUMMARY_CHARS = 200
 _MAX_LISTED_ARTIFACTS = 1_000
@@ -102,6 +104,10 @@ class Recorder:
         """Show what became of the messages to the child."""
         self._steering = ledger
         self.mark_status(now, at_once=False)
+
+    def note_supervised(self, is_waiting: bool) -> None:
+        """The run begins to wait for its supervisor, or does no longer."""
+        self._activity.note_supervised(self._clock.monotonic(), is_waiting=is_waiting)
 
     def take(self, event: eng.EngineEvent, now: float) -> None:
         """Write down what the child reports."""
@@ -215,7 +221,7 @@ class Recorder:
             activity_reason=None if attention is None else attention.reason.value,
             activity_since=None if attention is None else self._wall(attention.since),
             last_activity_at=self._wall(self._activity.last_at),
-            current_tool=None if tool is None else tool.name,
+            current_tool=SUPERVISOR_TOOL if self._activity.is_supervised else None if tool is None else tool.name,
             current_tool_started_at=None if tool is None else tool.started_at,
             current_path=None if tool is None else tool.path,
             tool_count=self._tool_count,

@@ -93,7 +93,7 @@ class RunnerShell:
         self._signals = signals
         self._log = log
         self._inbox = Inbox(self._paths)
-        self._family = Family(layout, spec, self._note_waiting, clock=clock, write_line=recorder.write_line, log=log)
+        self._family = Family(layout, spec, recorder, self._note_waiting, clock=clock, log=log)
         self._host_watch = HostWatch(spec.attached_to, self._note_host_gone)
         self._inbox_at = 0.0
         self._flush_at: float | None = None
@@ -105,13 +105,7 @@ class RunnerShell:
         self._settled: queue.SimpleQueue[Settled] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake = asyncio.Event()
-        hooks = Hooks(
-            on_inbox=self._note_inbox,
-            on_answer=self._note_answer,
-            on_host=self._note_host,
-            on_connected=self._note_connected,
-            on_lost=self._note_lost,
-        )
+        hooks = Hooks(self._note_inbox, self._note_answer, self._note_host, self._note_connected, self._note_lost)
         self._link = Link(settings, spec, hooks, log)
         self._announcer = Announcer(self._link, spec, self._paths, process=process, started_at=started_at)
         self._asks = AskService(
@@ -330,8 +324,10 @@ class RunnerShell:
         """Say of every message that the child does not have that it never will. The commit closes the inbox itself."""
         if self._engine is not None:
             self._engine.close_steering()
-        self._take_reports(self._clock.monotonic())
-        self._flush(self._clock.monotonic())
+        now = self._clock.monotonic()
+        self._take_reports(now)
+        self._family.look(now, at_once=True)
+        self._flush(now)
 
     # What happens outside. ---------------------------------------------------------------------------------------
 

@@ -230,6 +230,19 @@ def decline(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def contact(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``contact``."""
+    parser.add_argument(
+        "reason",
+        metavar="REASON",
+        help="need_decision or interview_request, which wait for the reply, or progress_update, which does not",
+    )
+    parser.add_argument("message", metavar="MESSAGE", nargs="?", help="what to say; `-` reads standard input")
+    parser.add_argument("--interview", metavar="JSON", help="what interview_request wants to know; `-` reads it")
+    parser.add_argument("--timeout", metavar="S", type=seconds, help="how long to wait for the reply, in seconds")
+    as_json(parser)
+
+
 def supervisor(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``supervisor``."""
     parser.add_argument("action", choices=["list", "reply"])

@@ -61,6 +61,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command(
         "structured-output", "structured_output", "give a run's structured result, from its program", options.value
     ),
+    Command("contact", "contact", "say something to the session that started a run, from inside it", options.contact),
     Command("supervisor", "supervisor", "what children want from the session that started them", options.supervisor),
     Command("host", "host", "answer a session's questions in this terminal", options.host),
     Command("caps", "caps", "show how much a session may start, or let it start more", options.caps),

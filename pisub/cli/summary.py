@@ -91,6 +91,7 @@ def summarize(view: RunView, *, open_questions: int = 0) -> RunSummary:
 
 _ATTENTION_WORDS = {
     "waiting_for_human": "waits for an answer",
+    "waiting_for_supervisor": "waits for its supervisor",
     "tool_failures": "its tools fail",
     "quiet": "quiet",
     "long_running": "at work",

@@ -302,6 +302,7 @@ def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: Spaw
         ),
         on_no_host=OnNoHost(request.on_no_host),
         ask_timeout_ms=settings.ask_timeout_ms or None,
+        supervisor_timeout_ms=settings.supervisor_timeout_ms,
         question_timeout_ms=settings.question_timeout_ms or None,
         launch=resolved.facts,
         capability_ceiling=resolved.ceiling,

@@ -11,6 +11,7 @@ from pisub.record.layout import Layout
 from pisub.record.reader import RunView
 from pisub.record.recovery import read_recovery
 from pisub.record.steering import SteerRequest, is_inbox_closed, is_waiting, make_request, read_acks, request_steer
+from pisub.record.supervisor import pending_of
 from pisub.runs.receipts import Receipt, TargetState, receipt_of, target_of
 from pisub.runs.steering import Mode
 
@@ -56,8 +57,9 @@ def send_message(
     Raises:
         InvalidArgumentError: A bound is broken; ``field`` says which.
         UnknownRunError: There is no such run.
-        RefusedError: The run is over (code ``inbox_closed``), or its agent takes no messages at all
-            (``steering_unsupported``).
+        RefusedError: The run is over (code ``inbox_closed``), its agent takes no messages at all
+            (``steering_unsupported``), or waits for a reply of its supervisor (``supervisor_pending``: the message has
+            that request's id).
     """
     request = make_request(message, now_ms=now_ms, mode=mode, request_id=request_id, source=source)
     view = current_view(layout, run_id, now_ms=now_ms)
@@ -70,6 +72,12 @@ def send_message(
             f"Agent {view.spec.agent.name} is a program (external-cli), which reads its task once and nothing after "
             "it: stop the run, and start it again with another task.",
             code="steering_unsupported",
+        )
+    if pending := pending_of(layout, run_id):
+        raise RefusedError(
+            f"Run {run_id} waits for a reply to its request {pending[0].id} ({pending[0].reason}): `pisub supervisor "
+            "reply` gives one; then it takes messages again.",
+            code="supervisor_pending",
         )
     request_steer(layout.run(run_id), request)
     return view, request

@@ -38,7 +38,7 @@ from pisub.record.dirs import list_names
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView
 from pisub.record.subscriptions import WaitSubscription, subscribe
-from pisub.runs.attention import Reason
+from pisub.runs.attention import is_waiting_reason
 
 
 class WaitOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ class Waiter:
             identity=Identity(view.run_id, self._session_id),
             is_active=is_active,
             attention=(reason or "needs attention") if needs else "",
-            must_stop=reason == Reason.WAITING_FOR_HUMAN,
+            must_stop=is_waiting_reason(reason),
         )
 
     @contextlib.asynccontextmanager

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from pisub.protocol.checkpoint import AskResult, Question
-from pisub.protocol.limits import MAX_OUTPUT_BYTES
+from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_OUTPUT_BYTES
 from pisub.runs.steering import AckState, SteerMessage
 from pisub.runs.usage import Usage
 
@@ -134,6 +134,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     system_prompt: str = ""
     depth: int = 0
     can_ask: bool = True
+    supervisor_timeout_ms: int = DEFAULT_SUPERVISOR_TIMEOUT_MS
     sys_path: tuple[str, ...] = ()
     max_output_bytes: int = MAX_OUTPUT_BYTES
     session_file: str = ""

@@ -25,7 +25,7 @@ from pisub.record.subscriptions import (
     list_subscriptions,
     sweep_subscriptions,
 )
-from pisub.runs.attention import Reason
+from pisub.runs.attention import is_waiting_reason
 
 #: Subscriptions are looked at this often, whatever wakes; sources: contract, runs 6.6.
 RECONCILE_S: Final = 1.0
@@ -188,7 +188,7 @@ def judge(subscription: WaitSubscription, view: RunView, now_ms: int) -> WaitEnd
     elif (
         status is not None
         and status.activity_state == "needs_attention"
-        and (subscription.stop_on_attention or status.activity_reason == Reason.WAITING_FOR_HUMAN)
+        and (subscription.stop_on_attention or is_waiting_reason(status.activity_reason))
     ):
         outcome = NEEDS_ATTENTION
         text = f"Run {view.run_id} needs attention: {status.activity_reason or 'it does not say why'}. It goes on."

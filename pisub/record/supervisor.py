@@ -6,7 +6,7 @@ marker ``open-contacts/<id>`` while it is open. Nothing here waits or tells anyb
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pisub.errors import PisubError, QuestionClosedError, RecordError, UnknownRunError
 from pisub.ids import check_id, is_id
@@ -101,6 +101,33 @@ def list_requests(
             if on_problem is not None:
                 on_problem(request_id, as_problem(f"Request {request_id}", error))
     return found
+
+
+def requests_of(layout: Layout, run_id: str, *, but: Collection[str] = ()) -> list[SupervisorRequest]:
+    """Read what a run has ever asked its supervisor, oldest first.
+
+    Args:
+        layout: The record.
+        run_id: The run.
+        but: Ids that are known already.
+
+    Raises:
+        RecordCorruptError: One does not parse.
+    """
+    directory = layout.run(run_id).supervisor
+    suffix = ".request.json"
+    ids = sorted(name.removesuffix(suffix) for name in list_names(directory) if name.endswith(suffix))
+    found = (read_record(directory / f"{each}{suffix}", SupervisorRequest) for each in ids if each not in but)
+    return [each for each in found if each is not None]
+
+
+def pending_of(layout: Layout, run_id: str) -> list[SupervisorRequest]:
+    """Return a run's requests that wait for a reply, oldest first.
+
+    Raises:
+        RecordCorruptError: One does not parse.
+    """
+    return [each for each in requests_of(layout, run_id) if each.expects_reply and read_end(layout, each) is None]
 
 
 def reply_to_request(layout: Layout, request: SupervisorRequest, message: str, *, now_ms: int) -> SupervisorEnd:

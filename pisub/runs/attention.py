@@ -25,10 +25,21 @@ class Reason(enum.StrEnum):
     """``activityReason``: why."""
 
     WAITING_FOR_HUMAN = "waiting_for_human"  # it needs you
+    WAITING_FOR_SUPERVISOR = "waiting_for_supervisor"  # it needs a word of the session that started it
     TOOL_FAILURES = "tool_failures"  # several tools in a row failed
     QUIET = "quiet"  # it has reported nothing for a while, and no tool is open
     TOOL_OPEN = "tool_open"  # one tool has been at work for long
     LONG_RUNNING = "long_running"  # it works, and has for long
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the run can go on only when somebody says something: that ends every wait for it."""
+        return self in (Reason.WAITING_FOR_HUMAN, Reason.WAITING_FOR_SUPERVISOR)
+
+
+def is_waiting_reason(text: str | None) -> bool:
+    """Tell whether an ``activityReason`` says that the run waits for somebody."""
+    return text in {each.value for each in Reason if each.is_waiting}
 
 
 class Activity(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +50,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
         last_activity: When it last reported anything.
         tool_since: Since when its newest open tool is at work; None without one.
         waiting_since: Since when it waits for a human; None where it does not.
+        supervised_since: Since when it waits for its supervisor; likewise.
         failed_tools: How many tools in a row failed, up to now, and ``failed_since`` when the last of them did.
     """
 
@@ -46,6 +58,7 @@ class Activity(msgspec.Struct, frozen=True, kw_only=True):
     last_activity: float
     tool_since: float | None = None
     waiting_since: float | None = None
+    supervised_since: float | None = None
     failed_tools: int = 0
     failed_since: float = 0.0
 
@@ -99,6 +112,8 @@ def classify(activity: Activity, now: float, limits: Thresholds = _DEFAULT) -> A
     """Return what to tell people, or None. The first rule that fits counts."""
     if activity.waiting_since is not None:
         return Attention(ActivityState.NEEDS_ATTENTION, Reason.WAITING_FOR_HUMAN, activity.waiting_since)
+    if activity.supervised_since is not None:
+        return Attention(ActivityState.NEEDS_ATTENTION, Reason.WAITING_FOR_SUPERVISOR, activity.supervised_since)
     if activity.failed_tools >= limits.failed_tools:
         return Attention(ActivityState.NEEDS_ATTENTION, Reason.TOOL_FAILURES, activity.failed_since)
     if activity.tool_since is not None:  # an open tool explains the silence
@@ -118,7 +133,8 @@ _PAST: Final = 0.001
 
 def next_change(activity: Activity, now: float, limits: Thresholds = _DEFAULT) -> float | None:
     """Return when time alone can change the word; None where only an event can."""
-    if activity.waiting_since is not None or activity.failed_tools >= limits.failed_tools:
+    is_waiting = activity.waiting_since is not None or activity.supervised_since is not None
+    if is_waiting or activity.failed_tools >= limits.failed_tools:
         return None
     due: tuple[float, ...] = ()
     if activity.tool_since is not None:

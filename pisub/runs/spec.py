@@ -17,6 +17,7 @@ from pisub.protocol.limits import (
     DEFAULT_MAX_DEPTH,
     DEFAULT_QUESTION_TIMEOUT_MS,
     DEFAULT_SPAWNS_PER_RUN,
+    DEFAULT_SUPERVISOR_TIMEOUT_MS,
     DEFAULT_TIMEOUT_MS,
 )
 from pisub.protocol.version import record_version
@@ -93,6 +94,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
         attached_to: A process whose death ends the run; null for a detached run.
         timeout_ms: Work time in milliseconds, waiting for a human not counted; null is no deadline.
         ask_timeout_ms: For a whole ask from its first dialog; null is no limit. ``question_timeout_ms`` likewise.
+        supervisor_timeout_ms: How long its child waits for a word of its supervisor, where it says nothing else.
         depth: How many runs are above it: 0 for a person's or a program's.
         max_depth: How deep its own processes may delegate; see ``pisub.runs.lineage``.
         parent_run_id: The run that started it; null for a person's or a program's.
@@ -126,6 +128,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
     on_no_host: OnNoHost = OnNoHost.FAIL
     ask_timeout_ms: int | None = DEFAULT_ASK_TIMEOUT_MS
     question_timeout_ms: int | None = DEFAULT_QUESTION_TIMEOUT_MS
+    supervisor_timeout_ms: int = DEFAULT_SUPERVISOR_TIMEOUT_MS
     stop_grace_ms: int = 3_000
     launch: LaunchFacts | None = None
     capability_ceiling: CapabilityCeiling | None = None

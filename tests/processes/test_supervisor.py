@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import textwrap
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import pisub
 from pisub.cli.exits import Exit
-from pisub.errors import InvalidArgumentError, QuestionClosedError
+from pisub.client.waiting import WaitEnd
+from pisub.errors import InvalidArgumentError, QuestionClosedError, RefusedError
+from pisub.hosting.supervisor import Supervisor
+from pisub.launch import find_broker
+from pisub.process import send_signal
 from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.supervisor import list_requests, reply_to_request
@@ -19,6 +25,7 @@ from pisub.testing import ScriptedHuman
 from tests.support.eventually import eventually, eventually_async
 from tests.support.loops import in_loop
 from tests.support.project import Project, make_project
+from tests.support.scripts import add_script
 
 AGENTS = """
 import asyncio
@@ -49,8 +56,14 @@ async def change_of_mind(child):
     task.cancel()
     await asyncio.wait({task})
     return f"{done} {task.cancelled()}"
+
+
+async def decide_and_listen(child):
+    reply = await child.contact_supervisor("need_decision", "which?")
+    message = await child.next_message()
+    return f"{reply.message}, {message.text}"
 """
-NAMES = ("decide", "interview", "hurry", "change_of_mind")
+NAMES = ("decide", "interview", "hurry", "change_of_mind", "decide_and_listen")
 
 
 @pytest.fixture
@@ -131,6 +144,104 @@ async def test_no_other_session_sees_it_and_a_stopped_run_waits_for_nothing(proj
         assert await other.supervisor.pending() == []
         assert (await run.stop()).state is RunState.STOPPED
         assert await host.supervisor.pending() == []
+
+
+@in_loop
+async def test_a_run_that_waits_for_its_supervisor_says_so_ends_waits_and_takes_no_messages_meanwhile(
+    project: Project,
+) -> None:
+    async with pisub.host("s", ScriptedHuman([])) as host:
+        run = await host.spawn("decide_and_listen", "x", project.root)
+        (request,) = await pending(host, 1)
+        waited = await host.client.wait(run.id, stop_on_attention=False)
+        assert (waited.end, waited.verdict.reason) == (WaitEnd.ATTENTION, f"{run.id}: waiting_for_supervisor")
+        status = (await run.view()).status
+        assert status is not None
+        assert (status.activity_state, status.current_tool) == ("needs_attention", "contact_supervisor")
+        with pytest.raises(RefusedError, match=request.id) as refused:
+            await run.steer("hello")
+        assert refused.value.code == "supervisor_pending"
+        await host.supervisor.reply("this one")
+        receipt = await run.steer("hello")
+        assert receipt.state in {"pending", "delivered"}
+        assert await run.text() == "this one, hello"
+        kinds = [(each.type, each.data.get("kind")) async for each in run.events() if "supervisor" in each.type]
+        assert kinds == [("subagent.supervisor.requested", None), ("subagent.supervisor.ended", "replied")]
+
+
+@in_loop
+async def test_a_request_outlives_the_host_and_the_broker_and_the_next_host_replies(project: Project) -> None:
+    async with pisub.host("s", ScriptedHuman([])) as host:
+        run = await host.spawn("decide", "again", project.root)
+        (request,) = await pending(host, 1)
+    broker = find_broker(project.settings)
+    assert broker is not None
+    send_signal(broker.process, signal.SIGKILL)
+    async with pisub.host("s", ScriptedHuman([])) as host:
+        assert [each.id for each in await host.supervisor.pending()] == [request.id]
+        await host.supervisor.reply("yes")
+        assert await host.run(run.id).text() == "decided: yes"
+
+
+@in_loop
+async def test_of_two_replies_at_once_one_wins_and_the_other_is_told(project: Project) -> None:
+    async with pisub.host("s", ScriptedHuman([])) as host, pisub.connect("s") as other:
+        run = await host.spawn("decide", "both", project.root)
+        (request,) = await pending(host, 1)
+        replies = [Supervisor(client.layout, "s").reply(word) for word, client in (("a", host.client), ("b", other))]
+        outcomes = await asyncio.gather(*replies, return_exceptions=True)
+        won = [word for word, outcome in zip("ab", outcomes, strict=True) if not isinstance(outcome, Exception)]
+        assert len(won) == 1
+        assert await run.text() == f"decided: {won[0]}"
+        assert request.id in {getattr(outcome, "id", "") for outcome in outcomes}
+
+
+@in_loop
+async def test_a_child_that_is_killed_while_it_waits_is_waiting_no_more(project: Project) -> None:
+    async with pisub.host("s", ScriptedHuman([])) as host:
+        run = await host.spawn("decide", "mine", project.root)
+        (request,) = await pending(host, 1)
+        started = (await run.view()).started
+        assert started is not None
+        send_signal(started.process, signal.SIGKILL)
+        assert (await run.result()).reason == "runner-died"
+        assert await host.supervisor.pending() == []
+        with pytest.raises(InvalidArgumentError, match="No pending"):
+            await host.supervisor.reply("too late", reply_to=request.id)
+
+
+def test_how_long_a_child_waits_is_a_setting(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PISUB_SUPERVISOR_TIMEOUT_MS", "1")
+    run_id = project.launch("decide", "quick")
+    assert project.pisub("wait", run_id).code == Exit.FAILED
+    assert "Timed out waiting for supervisor reply" in project.pisub("show", run_id).out
+
+
+def test_a_script_in_a_run_contacts_the_session_that_started_it(project: Project) -> None:
+    add_script(
+        project,
+        "script",
+        """
+        pisub contact progress_update "half of it" || exit 1
+        pisub contact need_decision "  " && exit 1
+        pisub contact need_decision "now?" --timeout 0.01 2> /dev/null; echo "code $?"
+        pisub contact interview_request --interview '{"ask": ["name"]}' --json
+        """,
+    )
+    run_id = project.launch("script", "x", "--session", "s")
+
+    def interview() -> list[dict[str, object]]:
+        found = project.pisub("supervisor", "list", "--session", "s", "--json").json["requests"]
+        return [each for each in found if each["reason"] == "interview_request"]
+
+    eventually(interview, what="it waits")
+    assert project.pisub("supervisor", "reply", '{"name": "heron"}', "--session", "s").code == Exit.OK
+    assert project.pisub("wait", run_id).code == 0
+    said = project.pisub("result", run_id).out.splitlines()
+    assert said[0] == f"code {Exit.WAIT_TIMEOUT:d}"
+    assert msgspec.json.decode(said[1])["structuredReply"] == {"name": "heron"}
+    outside = project.pisub("contact", "need_decision", "x", "--json")
+    assert (outside.code, outside.json["code"]) == (Exit.REFUSED, "not_in_a_run")
 
 
 def test_from_the_command_line(project: Project) -> None:

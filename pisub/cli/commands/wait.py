@@ -21,6 +21,10 @@ from pisub.record.layout import Layout
 from pisub.record.reader import RunView
 from pisub.runs.attention import ActivityState, Reason
 
+_WAYS_OUT = {
+    Reason.WAITING_FOR_HUMAN.value: "pisub questions",
+    Reason.WAITING_FOR_SUPERVISOR.value: "pisub supervisor list",
+}
 _NEEDY = ActivityState.NEEDS_ATTENTION.value
 
 
@@ -70,8 +74,7 @@ class _Notes:
         """Tell whether a run needs somebody."""
         needy = {each.run_id: each for each in map(summarize, views) if _needs_somebody(each)}
         for run_id in sorted(needy.keys() - self._said):
-            is_asking = needy[run_id].attention_reason == Reason.WAITING_FOR_HUMAN
-            way_out = "pisub questions" if is_asking else f"pisub show {run_id}"
+            way_out = _WAYS_OUT.get(needy[run_id].attention_reason or "", f"pisub show {run_id}")
             self._console.say(f"run {run_id} needs you: {needy[run_id].activity} ({way_out})")
         self._said = frozenset(needy)
         return bool(needy)
