@@ -14,17 +14,28 @@ from collections.abc import AsyncGenerator, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
 from pisub.contacting import Contact, contact
-from pisub.engines.base import ArtifactWritten, EngineContext, LogLine, Shell, ToolEnded, ToolStarted, UsageReported
+from pisub.engines.base import (
+    ArtifactWritten,
+    AskTimes,
+    EngineContext,
+    LogLine,
+    Shell,
+    ToolEnded,
+    ToolStarted,
+    UsageReported,
+)
 from pisub.engines.capture import TOOL_NAME as STRUCTURED_OUTPUT
 from pisub.engines.capture import Capture
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
-from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_DURATION_MS, MAX_OPEN_ASKS_PER_RUN, MIB
 from pisub.record.layout import Layout
 from pisub.runs.steering import SteerMessage
 from pisub.runs.supervision import Reason, SupervisorReply
@@ -95,7 +106,13 @@ class Child:
         self._is_stopping = True
 
     async def ask(
-        self, questions: Question | str | Sequence[Question | str], *, why: str = "", fresh: bool = False
+        self,
+        questions: Question | str | Sequence[Question | str],
+        *,
+        why: str = "",
+        fresh: bool = False,
+        timeout_s: float | UnsetType | None = UNSET,
+        question_timeout_s: float | UnsetType | None = UNSET,
     ) -> AskResult:
         """Ask the human, and wait for what becomes of it.
 
@@ -109,6 +126,9 @@ class Child:
             questions: One question or a batch, shown one after another without another asker in between.
             why: What the answers are needed for, in one sentence; shown with every dialog.
             fresh: Ask the human whatever was answered before.
+            timeout_s: For the whole ask, in seconds from its first dialog; None is for ever. Left out it is what the
+                settings say, five minutes.
+            question_timeout_s: For one dialog; likewise, three minutes.
 
         Raises:
             InvalidArgumentError: A question breaks a bound.
@@ -117,17 +137,21 @@ class Child:
         batch = check_questions(questions)
         if not isinstance(why, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # an agent passes anything
             raise InvalidArgumentError(f"why must be a text, not {type(why).__name__}.", field="why")
+        times = AskTimes(
+            timeout_ms=_milliseconds(timeout_s, "timeout_s"),
+            question_timeout_ms=_milliseconds(question_timeout_s, "question_timeout_s"),
+        )
         if not self._can_ask:
             raise RefusedError("This agent may not ask the human: its definition does not grant it.")
         known = (None,) * len(batch) if fresh else self._answers.take(batch)
         left = tuple(question for question, answer in zip(batch, known, strict=True) if answer is None)
         if not left:
             return AskResult(status=AskStatus.OK, answers=known)
-        asked = await self._ask_human(left, why)
+        asked = await self._ask_human(left, why, times)
         self._answers.note(left, asked)
         return self._answers.merge(known, asked)
 
-    async def _ask_human(self, batch: tuple[Question, ...], why: str) -> AskResult:
+    async def _ask_human(self, batch: tuple[Question, ...], why: str, times: AskTimes) -> AskResult:
         if self._open_asks >= MAX_OPEN_ASKS_PER_RUN:
             raise RefusedError(f"At most {MAX_OPEN_ASKS_PER_RUN} asks of a run can be open at once.")
         loop = asyncio.get_running_loop()
@@ -142,7 +166,7 @@ class Child:
                 loop.call_soon_threadsafe(settle, result)
 
         self._open_asks += 1
-        number = self._shell.ask(batch, without_surrogates(why), hand_over)
+        number = self._shell.ask(batch, without_surrogates(why), hand_over, times)
         try:
             return await future
         except asyncio.CancelledError:
@@ -324,6 +348,16 @@ class Child:
         _replace(target, data)
         self._shell.report(ArtifactWritten(str(relative), len(data)))
         return target
+
+
+def _milliseconds(value: float | UnsetType | None, field: str) -> int | UnsetType | None:
+    """Return a time as the record has it. One of no time at all would ask nobody."""
+    if value is None or value is UNSET:
+        return value
+    seconds = checks.amount(value, field, highest=MAX_DURATION_MS / 1000)
+    if seconds == 0:
+        raise InvalidArgumentError(f"{field} is 0: give some time, or None for no limit.", field=field)
+    return max(1, round(seconds * 1000))
 
 
 def _replace(target: Path, data: bytes) -> None:

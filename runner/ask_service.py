@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, assert_never
 
+import msgspec
+
 from pisub.clock import Clock
 from pisub.errors import DeliveryError, InvalidArgumentError, PisubError
 from pisub.ids import new_id
@@ -63,11 +65,11 @@ class AskService:
         layout: Layout,
         spec: RunSpec,
         link: Link,
+        write_line: WriteLine,
+        on_waiting: Callable[[bool], None],
         *,
         process: ProcessIdentity,
         clock: Clock,
-        write_line: WriteLine,
-        on_waiting: Callable[[bool], None],
     ) -> None:
         self._layout = layout
         self._spec = spec
@@ -97,8 +99,8 @@ class AskService:
             root_run_id=spec.root_run_id or "",
             label=spec.label,
             why=posted.why,
-            timeout_ms=spec.ask_timeout_ms,
-            question_timeout_ms=spec.question_timeout_ms,
+            timeout_ms=_chosen(posted.times.timeout_ms, spec.ask_timeout_ms),
+            question_timeout_ms=_chosen(posted.times.question_timeout_ms, spec.question_timeout_ms),
         )
         try:
             open_ask(self._layout, record)
@@ -275,3 +277,7 @@ class AskService:
             return None  # the host's answer is none of the options: no answer
         except (PisubError, OSError):
             return outcome  # the disk refuses: the child still gets its result
+
+
+def _chosen(wanted: int | msgspec.UnsetType | None, configured: int | None) -> int | None:
+    return configured if isinstance(wanted, msgspec.UnsetType) else wanted

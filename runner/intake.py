@@ -11,7 +11,16 @@ from collections.abc import Callable
 
 import msgspec
 
-from pisub.engines.base import AskCallback, EngineEvent, LogLine, OutputBytes, ToolEnded, ToolStarted
+from pisub.engines.base import (
+    AS_CONFIGURED,
+    AskCallback,
+    AskTimes,
+    EngineEvent,
+    LogLine,
+    OutputBytes,
+    ToolEnded,
+    ToolStarted,
+)
 from pisub.protocol.checkpoint import Question
 from pisub.protocol.limits import KIB, MIB
 
@@ -28,6 +37,7 @@ class AskPosted(msgspec.Struct, frozen=True):
     questions: tuple[Question, ...]
     why: str
     callback: AskCallback
+    times: AskTimes = AS_CONFIGURED
 
 
 class AskWithdrawn(msgspec.Struct, frozen=True):

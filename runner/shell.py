@@ -19,7 +19,15 @@ from structlog.typing import FilteringBoundLogger
 
 from pisub.clock import Clock
 from pisub.config import Settings
-from pisub.engines.base import AskCallback, Engine, EngineEvent, Settled, Steered, SteeringKnown
+from pisub.engines.base import (
+    AskCallback,
+    AskTimes,
+    Engine,
+    EngineEvent,
+    Settled,
+    Steered,
+    SteeringKnown,
+)
 from pisub.errors import PisubError
 from pisub.process import ProcessIdentity
 from pisub.process_limits import raise_soft_limits
@@ -108,15 +116,8 @@ class RunnerShell:
         hooks = Hooks(self._note_inbox, self._note_answer, self._note_host, self._note_connected, self._note_lost)
         self._link = Link(settings, spec, hooks, log)
         self._announcer = Announcer(self._link, spec, self._paths, process=process, started_at=started_at)
-        self._asks = AskService(
-            layout,
-            spec,
-            self._link,
-            process=process,
-            clock=clock,
-            write_line=recorder.write_line,
-            on_waiting=self._note_waiting,
-        )
+        write_line, on_waiting = recorder.write_line, self._note_waiting
+        self._asks = AskService(layout, spec, self._link, write_line, on_waiting, process=process, clock=clock)
         self._steering = SteerService(
             self._paths,
             process=process,
@@ -132,10 +133,10 @@ class RunnerShell:
         """Hand an event to the runner. Never blocks."""
         self._intake.put(event)
 
-    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
+    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback, times: AskTimes) -> int:
         """Ask the human; ``answer`` is called once, from the shell's thread."""
         number = next(self._numbers)
-        self._intake.put(AskPosted(number, questions, why, answer))
+        self._intake.put(AskPosted(number, questions, why, answer, times))
         return number
 
     def cancel_ask(self, number: int) -> None:

@@ -6,7 +6,7 @@ state machine: it reports, and it obeys ``cancel``.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -108,6 +108,21 @@ class Settled(EngineEvent, frozen=True):
     structured: Any = msgspec.UNSET
 
 
+class AskTimes(msgspec.Struct, frozen=True, kw_only=True):
+    """How long an ask may take, in milliseconds; UNSET is what the run's settings say, None is for ever.
+
+    Attributes:
+        timeout_ms: The whole ask, from its first dialog.
+        question_timeout_ms: One dialog.
+    """
+
+    timeout_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+    question_timeout_ms: int | msgspec.UnsetType | None = msgspec.UNSET
+
+
+AS_CONFIGURED: Final = AskTimes()
+
+
 class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     """What an engine is told about its run. Values and paths; nothing here opens anything.
 
@@ -150,7 +165,7 @@ class Shell(Protocol):
         """Hand an event to the runner. Never blocks; may be called from any thread."""
         ...
 
-    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
+    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback, times: AskTimes) -> int:
         """Ask the human; ``answer`` is called exactly once. Returns a number for ``cancel_ask``."""
         ...
 

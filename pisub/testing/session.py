@@ -19,7 +19,7 @@ import msgspec
 from pisub.asking import check_questions
 from pisub.child import Child
 from pisub.clock import Clock, SystemClock
-from pisub.engines.base import AskCallback, EngineContext, EngineEvent, LogLine
+from pisub.engines.base import AskCallback, AskTimes, EngineContext, EngineEvent, LogLine
 from pisub.engines.mailbox import Mailbox
 from pisub.hosting import queue_events as ev
 from pisub.hosting.desk import Desk
@@ -210,9 +210,17 @@ class _Shell:
     def report(self, event: EngineEvent) -> None:
         self.events.append(event)
 
-    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
+    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback, times: AskTimes) -> int:
         self._last += 1
-        ask = msgspec.structs.replace(self._template, ask_id=new_id(), questions=questions, why=why)
+        template = self._template
+        ask = msgspec.structs.replace(
+            template,
+            ask_id=new_id(),
+            questions=questions,
+            why=why,
+            timeout_s=_seconds(times.timeout_ms, template.timeout_s),
+            question_timeout_s=_seconds(times.question_timeout_ms, template.question_timeout_s),
+        )
         task = asyncio.get_running_loop().create_task(self._carry(self._last, ask, answer))
         self._open[self._last] = (ask.ask_id, task)
         return self._last
@@ -256,3 +264,9 @@ async def session(
             yield made
         finally:
             await made.close()
+
+
+def _seconds(wanted_ms: int | msgspec.UnsetType | None, configured_s: float | None) -> float | None:
+    if isinstance(wanted_ms, msgspec.UnsetType):
+        return configured_s
+    return None if wanted_ms is None else wanted_ms / 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pisub.engines.base import AskCallback, EngineContext, EngineEvent
+from pisub.engines.base import AskCallback, AskTimes, EngineContext, EngineEvent
 from pisub.protocol.checkpoint import AskResult, Question
 
 
@@ -14,6 +14,7 @@ class RecordingShell:
     def __init__(self, answer: AskResult | None = None) -> None:
         self.events: list[EngineEvent] = []
         self.asked: list[tuple[tuple[Question, ...], str]] = []
+        self.times: list[AskTimes] = []
         self.withdrawn: list[int] = []
         self._answer = answer
 
@@ -21,9 +22,10 @@ class RecordingShell:
         """Write an event down."""
         self.events.append(event)
 
-    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback) -> int:
+    def ask(self, questions: tuple[Question, ...], why: str, answer: AskCallback, times: AskTimes) -> int:
         """Write an ask down."""
         self.asked.append((questions, why))
+        self.times.append(times)
         if self._answer is not None:
             answer(self._answer)
         return len(self.asked)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pisub.child import Child
-from pisub.engines.base import ArtifactWritten, LogLine, ToolEnded, ToolStarted, UsageReported
+from pisub.engines.base import ArtifactWritten, AskTimes, LogLine, ToolEnded, ToolStarted, UsageReported
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import Answer, AskResult, AskStatus, Question
 from pisub.runs.usage import Usage
@@ -193,3 +193,27 @@ def test_what_an_agent_reports_wrongly_is_refused_by_the_argument_s_name(tmp_pat
             attempt()
         assert caught.value.field == field
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, AskTimes()),
+        ({"timeout_s": None}, AskTimes(timeout_ms=None)),
+        ({"timeout_s": 90, "question_timeout_s": 0.5}, AskTimes(timeout_ms=90_000, question_timeout_ms=500)),
+        ({"question_timeout_s": 0.0001}, AskTimes(question_timeout_ms=1)),
+    ],
+)
+def test_an_ask_may_have_times_of_its_own(tmp_path: Path, given: dict[str, Any], expected: AskTimes) -> None:
+    shell = RecordingShell(AskResult(status=AskStatus.OK, answers=(Answer(value="x", by="me", at=1),)))
+    asyncio.run(child_in(tmp_path, shell).ask("Which?", **given))
+    assert shell.times == [expected]
+
+
+@pytest.mark.parametrize("field", ["timeout_s", "question_timeout_s"])
+@pytest.mark.parametrize("value", [0, -1, "soon", float("inf"), 10**12, True])
+def test_a_time_that_is_none_is_refused_by_its_name(tmp_path: Path, field: str, value: Any) -> None:
+    shell = RecordingShell(None)
+    with pytest.raises(InvalidArgumentError) as refused:
+        asyncio.run(child_in(tmp_path, shell).ask("Which?", **{field: value}))
+    assert (refused.value.field, shell.asked) == (field, [])

@@ -71,6 +71,21 @@ def test_minutes_of_patience_pass_in_no_time(
     assert clock.monotonic() - before == pytest.approx(waited_s, abs=3)
 
 
+def test_an_ask_s_own_time_counts_before_the_session_s() -> None:
+    async def one(child: Child) -> str:
+        return (await child.ask(Question("Where?", options=["eu", "us"]), question_timeout_s=20)).status
+
+    clock = FakeClock()
+
+    async def main() -> str:
+        async with testing.session(ScriptedHuman([ScriptedAnswer(answer="us", delay_ms=999_000)])) as host:
+            return (await host.run(one)).text
+
+    before = clock.monotonic()
+    assert testing.run(main(), clock=clock) == AskStatus.TIMEOUT_OR_CANCELLED
+    assert clock.monotonic() - before == pytest.approx(20, abs=3)
+
+
 def test_two_agents_never_have_two_dialogs_nor_a_mixed_batch() -> None:
     class Human:
         def __init__(self) -> None:
