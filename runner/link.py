@@ -99,7 +99,7 @@ class Link:
 
     async def _open(self) -> None:
         try:
-            bus = await Bus.connect(
+            await Bus.connect(
                 self._settings,
                 kind=PeerKind.RUNNER,
                 address=runner_address(self._spec.run_id),
@@ -112,11 +112,6 @@ class Link:
             self._log.warning("bus_unavailable", error=str(error))
             self._has_failed = True
             self._hooks.on_host()  # asks that waited for a connection ask again, and learn that there is none
-            return
-        try:
-            await bus.subscribe(HOST_READY_TOPIC, self._note_host, scope=self._spec.session_id)
-        except PisubError as error:
-            self._log.warning("subscription_failed", error=str(error))
 
     def _prepare(self, bus: Bus) -> None:
         """Register what the run's processes and controllers send: they know its address before it is reachable."""
@@ -124,6 +119,8 @@ class Link:
         if self._serve_child is not None:
             bus.serve(ChildAsk, self._serve_child)
         bus.on_tell(AnswerPosted, self._note_answer)
+        # With the Hello: a host that comes after the first ask was sent, and before a later word, would be missed.
+        bus.subscribe_first(HOST_READY_TOPIC, self._note_host, scope=self._spec.session_id)
         bus.on_state(functools.partial(self._note_state, bus))
 
     def _read_inbox(self, _message: InboxChanged, _sender: Sender) -> InboxRead:

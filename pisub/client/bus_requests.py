@@ -122,6 +122,14 @@ class BrokerRequests:
                 raise
         return unsubscribe
 
+    def subscribe_first(
+        self, topic: str, handler: Callable[[Incoming], None], *, is_prefix: bool = False, scope: str = ""
+    ) -> None:
+        """Subscribe with the first Hello: for ``prepare``. Nothing that is published from then on is missed."""
+        subscription = Subscription(topic=topic, is_prefix=is_prefix, scope=scope)
+        self._handlers.add_subscription(subscription, handler)
+        self._core.subscriptions[subscription] = None
+
     async def watch(self, address: str, on_gone: Callable[[Terminated], None]) -> None:
         """Have ``on_gone`` called once, when the peer at ``address`` is gone; at once if it is not there.
 

@@ -333,11 +333,16 @@ def test_handlers_of_prepare_are_there_before_anybody_can_reach_the_peer(setting
 
             asking = asyncio.create_task(ask())
 
+            heard: list[str] = []
+
             def prepare(bus: Bus) -> None:
                 assert not bus.is_connected
+                bus.subscribe_first("news", lambda incoming: heard.append(incoming.decode(Say).text))
                 bus.serve(Say, lambda message, _: Said(text=message.text, times=1))
 
             async with await Bus.connect(settings, kind=PeerKind.CLIENT, address="late:1", prepare=prepare):
                 assert await asking == Said(text="you", times=1)
+                asker.publish("news", Say(text="at once"))
+                await eventually_async(lambda: heard == ["at once"], what="what it subscribed to first arrives")
 
     asyncio.run(main())
