@@ -21,7 +21,9 @@ from pisub.client.runs import Run as AsyncRun
 from pisub.config import Settings
 from pisub.errors import ClientClosedError
 from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.supervisor import Supervisor as AsyncSupervisor
 from pisub.record.model import JournalEvent
+from pisub.runs.supervision import SupervisorRequest
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +94,15 @@ class _Loop:
 
         return blocking_call
 
+    def starting_all(self, call: Callable[P, Awaitable[list[AsyncRun]]]) -> Callable[P, list[Run]]:
+        """Return a blocking form of a call that starts runs."""
+
+        def blocking_call(*args: P.args, **kwargs: P.kwargs) -> list[Run]:
+            self.require_open()
+            return [Run(run, self) for run in self.run(_await(call(*args, **kwargs)))]
+
+        return blocking_call
+
     @contextlib.contextmanager
     def inside(self, manager: AbstractAsyncContextManager[T]) -> Generator[T]:
         """Be inside an asynchronous context manager. It is left on every way out."""
@@ -159,6 +170,7 @@ class Client:
     Attributes:
         session_id: The session that this client's runs belong to.
         spawn: As ``pisub.Client.spawn``; returns a ``Run`` of this module.
+        spawn_all: As there; returns a list of them.
         runs, wait: As there, but they block.
     """
 
@@ -167,6 +179,7 @@ class Client:
         self._client = client
         self._loop = loop
         self.spawn = loop.starting(client.spawn)
+        self.spawn_all = loop.starting_all(client.spawn_all)
         self.runs = loop.blocking(client.runs)
         self.wait = loop.blocking(client.wait)
 
@@ -180,17 +193,42 @@ class Client:
         return Run(self._client.run(run_id), self._loop)
 
 
+class Supervisor:
+    """What a session's children want to know from the session itself.
+
+    Attributes:
+        pending, reply: As ``pisub.hosting.supervisor.Supervisor``'s, but they block.
+    """
+
+    def __init__(self, supervisor: AsyncSupervisor, loop: _Loop) -> None:
+        self._supervisor = supervisor
+        self._loop = loop
+        self.pending = loop.blocking(supervisor.pending)
+        self.reply = loop.blocking(supervisor.reply)
+
+    def on_request(self, handler: Callable[[SupervisorRequest], None]) -> None:
+        """Have ``handler`` called for each request, on the connection's own thread: it must not use the host."""
+
+        async def begin() -> None:
+            self._supervisor.on_request(handler)
+
+        self._loop.run(begin())
+
+
 class Host(Client):
     """A session's host. Made by ``host``.
 
     Attributes:
-        wait_for_turn: As ``pisub.Host.wait_for_turn``, but it blocks.
+        ask, wait_for_turn: As ``pisub.Host``'s, but they block.
+        supervisor: What its children want to know from the session itself.
     """
 
     def __init__(self, host: AsyncHost, loop: _Loop) -> None:
         super().__init__(host.client, loop)
         self._host = host
+        self.ask = loop.blocking(host.ask)
         self.wait_for_turn = loop.blocking(host.wait_for_turn)
+        self.supervisor = Supervisor(host.supervisor, loop)
 
     @property
     def is_host(self) -> bool:

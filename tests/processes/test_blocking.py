@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+import pisub
 from pisub import blocking
+from pisub.agents.trust import trust
 from pisub.errors import ClientClosedError, RunFailedError, UnknownAgentError, WaitTimeoutError
 from pisub.protocol.runs import RunState
 from pisub.testing import ScriptedHuman
+from tests.support.eventually import eventually
 from tests.support.project import Project, make_project
 
 
@@ -39,6 +42,26 @@ def test_a_script_hosts_delegates_and_reads_without_asyncio(project: Project) ->
     assert threads() == []
     with pytest.raises(ClientClosedError):
         run.view()
+
+
+def test_a_batch_a_question_of_the_host_s_own_and_the_supervisor(project: Project) -> None:
+    (project.root / "deciding.py").write_text(
+        "async def decide(child):\n    return (await child.contact_supervisor('need_decision', 'now?')).message\n"
+    )
+    front = "name: decide\ndescription: Decides.\nrunner:\n  type: python\n  target: deciding:decide\n"
+    (project.root / ".pisub" / "agents" / "decide.md").write_text(f"---\n{front}---\n")
+    trust(project.settings, project.root)
+    heard: list[str] = []
+    with blocking.host("s", ScriptedHuman(["yes"])) as host:
+        tasks = [pisub.Task(agent="echo", task=word, cwd=project.root) for word in ("a", "b")]
+        assert [run.text() for run in host.spawn_all(tasks, concurrency=1)] == ["a", "b"]
+        assert host.ask("Really?").values == ("yes",)
+        host.supervisor.on_request(lambda request: heard.append(request.message))
+        run = host.spawn("decide", "x", project.root)
+        eventually(lambda: heard, what="the handler is called")
+        (request,) = host.supervisor.pending()
+        host.supervisor.reply("go", reply_to=request.id)
+        assert (run.text(), heard) == ("go", ["now?"])
 
 
 def test_errors_are_those_of_the_asynchronous_calls(project: Project) -> None:
@@ -71,7 +94,9 @@ def test_a_loop_left_in_the_middle_of_the_events_closes_cleanly(project: Project
 
 def test_ctrl_c_ends_a_waiting_script_at_once(project: Project) -> None:
     script = """
+import pisub
 from pisub import blocking
+from pisub.agents.trust import trust
 with blocking.connect("s") as client:
     run = client.spawn("sleep", "x", attached=True)
     try:
