@@ -16,6 +16,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 
 import pisub
 from pisub.client import api
+from pisub.client.answering import Questions as AsyncQuestions
 from pisub.client.hosting import Host as AsyncHost
 from pisub.client.runs import Run as AsyncRun
 from pisub.config import Settings
@@ -164,6 +165,19 @@ class Run:
                 self._loop.run(close())
 
 
+class Questions:
+    """What children want to know from the human: the calls of ``pisub.client.answering.Questions``, but they block.
+
+    Attributes:
+        list, answer, decline: As there.
+    """
+
+    def __init__(self, questions: AsyncQuestions, loop: _Loop) -> None:
+        self.list = loop.blocking(questions.list)
+        self.answer = loop.blocking(questions.answer)
+        self.decline = loop.blocking(questions.decline)
+
+
 class Client:
     """A connection in the name of one session. Made by ``connect``.
 
@@ -172,6 +186,7 @@ class Client:
         spawn: As ``pisub.Client.spawn``; returns a ``Run`` of this module.
         spawn_all: As there; returns a list of them.
         runs, wait: As there, but they block.
+        questions: What children want to know from the human.
     """
 
     def __init__(self, client: api.Client, loop: _Loop) -> None:
@@ -182,6 +197,7 @@ class Client:
         self.spawn_all = loop.starting_all(client.spawn_all)
         self.runs = loop.blocking(client.runs)
         self.wait = loop.blocking(client.wait)
+        self.questions = Questions(client.questions, loop)
 
     def run(self, run_id: str) -> Run:
         """Return a run by its id, or by a prefix that fits one run of this session, else one of all.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
 from pisub.agents.discovery import AgentFinder
+from pisub.client.answering import Questions
 from pisub.client.background_work import BackgroundWork
 from pisub.client.bus import Bus
 from pisub.client.draining import IdleOutcome, wait_until_idle
@@ -55,12 +56,14 @@ class Client(SessionRules):
         layout: The record on disk.
         bus: The connection.
         background_work: Who else has work that ``wait`` takes into account.
+        questions: What children want to know from the human, also for a program that is not the host.
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
         super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
         self.bus = bus
         self.background_work = BackgroundWork()
+        self.questions = Questions(layout, bus, session_id)
         self._launcher = LocalLauncher(settings)
         self._fanout = Fanout(settings, layout, self._launcher)
 

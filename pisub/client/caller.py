@@ -77,6 +77,21 @@ def require_control(layout: Layout, run_id: str, what: str) -> None:
         )
 
 
+def require_person(layout: Layout, what: str) -> None:
+    """Pass for a person's own command, or a program that no run started.
+
+    Args:
+        layout: The record whose live runs count.
+        what: What is wanted, as it follows "may not".
+
+    Raises:
+        RefusedError: This process descends from a live run (``child_refused``).
+    """
+    caller = calling_run(layout)
+    if caller is not None:
+        raise RefusedError(f"A child of run {caller} may not {what}: only a person may.", code=CHILD_REFUSED)
+
+
 def _line_of_descent() -> dict[int, int]:
     """Return this process and its parents up to the first: start time by pid, nearest first."""
     found: dict[int, int] = {}

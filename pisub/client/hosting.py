@@ -39,6 +39,7 @@ class Host:
         self.wait_until_idle = client.wait_until_idle
         self.wait_in_background = client.wait_in_background
         self.background_work = client.background_work
+        self.questions = client.questions
 
     @property
     def session_id(self) -> str:

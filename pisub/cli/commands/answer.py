@@ -7,21 +7,18 @@ from typing import Any
 
 import msgspec
 
-from pisub.asking import chosen_value
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.nudge import tell
 from pisub.cli.select import read_value
+from pisub.client.open_questions import give_outcome
 from pisub.client.stopping import wake_by_signal
-from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import RecordError, UnknownRunError
-from pisub.protocol.checkpoint import HOST_ROLE, Answer, AnswerPosted
+from pisub.errors import UnknownRunError
+from pisub.protocol.checkpoint import HOST_ROLE, AnswerPosted
 from pisub.protocol.runs import runner_address
 from pisub.record.layout import Layout
-from pisub.record.model import AskRecord, OutcomeKind, QuestionOutcome
-from pisub.record.questions import already_closed, find_question, record_outcome
+from pisub.record.model import AskRecord, QuestionOutcome
 from pisub.record.reader import read_run
 
 _BY = "cli"
@@ -30,33 +27,15 @@ _BY = "cli"
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Answer or decline one question."""
     layout = Layout.of(settings)
-    ask, number = find_question(layout, arguments.question)
-    record = ask.record
     is_answer = arguments.command == "answer"
-    at = SystemClock().wall_ms()
-    answer = None
-    if is_answer:
-        value = chosen_value(record.questions[number - 1], read_value(arguments.value))
-        answer = Answer(value=value, by=_BY, at=at)
-    refuse_children(layout, "answer a question")
-    outcome = QuestionOutcome(
-        ask_id=record.ask_id,
-        number=number,
-        kind=OutcomeKind.ANSWERED if is_answer else OutcomeKind.DECLINED,
-        answer=answer,
+    record, won = give_outcome(
+        layout,
+        arguments.question,
+        value=read_value(arguments.value) if is_answer else None,
         reason="" if is_answer else arguments.reason,
-        at=at,
+        by=_BY,
     )
-    try:
-        won = record_outcome(layout, record.run_id, outcome)
-    except OSError as error:
-        raise RecordError(
-            f"The outcome of question {arguments.question} cannot be written ({error.strerror}): it is still open. "
-            f"Make room in {layout.root}, and say it again."
-        ) from error
-    if won != outcome:
-        raise already_closed(won)
-    _post(settings, layout, record, number)
+    _post(settings, layout, record, won.number)
     if console.is_json:
         document: dict[str, Any] = msgspec.to_builtins(won)
         console.json("outcome", {"outcome": document.pop("kind"), **document, "runId": record.run_id})

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.render import duration, table
+from pisub.client.caller import require_person
 from pisub.config import Settings
 from pisub.errors import BrokerError, DeliveryError, WaitTimeoutError
 from pisub.launch import BrokerInfo, ensure_broker, find_broker
@@ -97,7 +97,7 @@ def _pace(peer: PeerStatus) -> str:
 def _trace(console: Console, settings: Settings) -> Exit:
     if find_broker(settings) is None:
         return _none(console, Exit.NOT_FOUND)
-    refuse_children(Layout.of(settings), "trace the broker")
+    require_person(Layout.of(settings), "trace the broker")
     from pisub.cli.broker_trace import trace  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
 
     return trace(settings, console)
@@ -107,7 +107,7 @@ def _stop(console: Console, settings: Settings, *, is_forced: bool) -> Exit:
     info = find_broker(settings)
     if info is None:
         return _none(console, Exit.OK)
-    refuse_children(Layout.of(settings), "stop the broker")
+    require_person(Layout.of(settings), "stop the broker")
     from pisub.cli.broker_link import shut_down  # noqa: PLC0415  # asyncio and zmq: only where a broker is up
 
     try:

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.render import moment
 from pisub.cli.select import inbox_session
+from pisub.client.caller import require_person
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.process import own_identity
@@ -25,7 +25,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     layout = Layout.of(settings)
     session_id = settings.session or inbox_session(Path.cwd())
     if arguments.grant is not None:
-        refuse_children(layout, "grant runs to a session")
+        require_person(layout, "grant runs to a session")
         layout.prepare()
         grant_spawns(layout, session_id, arguments.grant, now_ms=SystemClock().wall_ms(), by=own_identity())
     budget = session_budget(layout, session_id)

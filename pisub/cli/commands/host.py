@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.ceilings import read_ceiling
 from pisub.cli.console import Console, safe_line
 from pisub.cli.exits import Exit
@@ -19,6 +18,7 @@ from pisub.cli.progress import DialogsOverProgress, Progress
 from pisub.cli.render import STATE_COLORS
 from pisub.cli.select import choose_dialogs, inbox_session
 from pisub.client.api import host
+from pisub.client.caller import require_person
 from pisub.client.hosting import Host
 from pisub.client.launching import put_ceiling
 from pisub.config import Settings
@@ -32,7 +32,7 @@ from pisub.record.sessions import Delivery
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """Host a session until Ctrl-C."""
-    refuse_children(Layout.of(settings), "be the host of a session")
+    require_person(Layout.of(settings), "be the host of a session")
     session_id = settings.session or inbox_session(Path.cwd())
     policy = read_ceiling(arguments)
     # Before it is the host, so that nothing is launched without; its end, or this process's, ends it.

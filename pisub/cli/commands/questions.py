@@ -12,34 +12,16 @@ from pisub.cli.exits import Exit
 from pisub.cli.question_watch import watch
 from pisub.cli.render import age, unique_prefixes
 from pisub.cli.unanswered import UnansweredQuestion, find_unanswered, unanswered_block
+from pisub.client.open_questions import OpenQuestion, open_question
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError, PisubError
-from pisub.protocol.base import Record
 from pisub.record.layout import Layout
 from pisub.record.model import AskRecord
 from pisub.record.questions import list_open_asks
 
 #: Of an ask's id, in what is printed once and for long: the moment, to the millisecond.
 _ID_CHARS: Final = 10
-
-
-class OpenQuestion(Record, frozen=True, kw_only=True, omit_defaults=False):
-    """One question that waits. ``id`` is what ``pisub answer`` takes."""
-
-    id: str
-    ask_id: str
-    number: int
-    count: int
-    run_id: str
-    session_id: str
-    agent: str
-    label: str
-    why: str
-    text: str
-    options: tuple[str, ...]
-    placeholder: str
-    asked_at: int
 
 
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
@@ -60,7 +42,9 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
             layout, session_id=arguments.session, on_problem=lambda _run_id, error: console.warn(error.message)
         )
     prefixes = unique_prefixes([ask.record.ask_id for ask in asks], ())
-    found = [_question(ask.record, number, prefixes[ask.record.ask_id]) for ask in asks for number in ask.open_numbers]
+    found = [
+        open_question(ask.record, number, prefixes[ask.record.ask_id]) for ask in asks for number in ask.open_numbers
+    ]
     if console.is_json:
         more = {"unanswered": msgspec.to_builtins(ended)} if arguments.all else {}
         console.json("questions", {"questions": msgspec.to_builtins(found), **more})
@@ -83,7 +67,7 @@ def _watch(arguments: Namespace, console: Console, layout: Layout) -> Exit:
         raise InvalidArgumentError("--watch shows what is open, and --all what is not: give one of them.", field="all")
 
     def show(record: AskRecord, number: int) -> None:
-        question = _question(record, number, record.ask_id[:_ID_CHARS])
+        question = open_question(record, number, record.ask_id[:_ID_CHARS])
         if console.is_json:
             console.json("question", msgspec.to_builtins(question))
         else:
@@ -91,25 +75,6 @@ def _watch(arguments: Namespace, console: Console, layout: Layout) -> Exit:
 
     console.say("watching for questions; Ctrl-C ends it")
     return watch(layout, console, session_id=arguments.session, show=show)
-
-
-def _question(record: AskRecord, number: int, prefix: str) -> OpenQuestion:
-    question = record.questions[number - 1]
-    return OpenQuestion(
-        id=f"{prefix}.{number}",
-        ask_id=record.ask_id,
-        number=number,
-        count=len(record.questions),
-        run_id=record.run_id,
-        session_id=record.session_id,
-        agent=record.agent,
-        label=record.label,
-        why=record.why,
-        text=question.text,
-        options=tuple(question.options),
-        placeholder=question.placeholder,
-        asked_at=record.asked_at,
-    )
 
 
 def _block(console: Console, each: OpenQuestion, now_ms: int) -> str:

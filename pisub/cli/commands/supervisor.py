@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console, safe, safe_line
 from pisub.cli.exits import Exit
 from pisub.cli.render import age
 from pisub.cli.select import inbox_session, read_value
+from pisub.client.caller import require_person
 from pisub.clock import SystemClock
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
@@ -33,7 +33,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         if arguments.message is not None:
             raise InvalidArgumentError("list takes no message.", field="message")
         return _list(pending, console, now_ms)
-    refuse_children(layout, "reply in the supervisor's name")
+    require_person(layout, "reply in the supervisor's name")
     message = "" if arguments.message is None else read_value(arguments.message)
     if not message.strip():
         raise InvalidArgumentError("reply needs a message that is not blank.", field="message")

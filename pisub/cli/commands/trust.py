@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 
 from pisub.agents.trust import is_trusted, trust
-from pisub.cli.authority import refuse_children
 from pisub.cli.console import Console
 from pisub.cli.exits import Exit
 from pisub.cli.trusting import code_agents, look_at_project, show_project, what_runs
+from pisub.client.caller import require_person
 from pisub.config import Settings
 from pisub.errors import InvalidArgumentError
 from pisub.record.layout import Layout
@@ -19,7 +19,7 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     directory = arguments.directory.expanduser().absolute()
     if not directory.is_dir():
         raise InvalidArgumentError(f"{directory} is not a directory.", field="directory")
-    refuse_children(Layout.of(settings), "trust a project")
+    require_person(Layout.of(settings), "trust a project")
     catalog, shown = look_at_project(settings, directory)
     show_project(console, catalog)
     if is_trusted(settings, catalog.project_root):
