@@ -19,6 +19,7 @@ from msgspec import UNSET, UnsetType
 from pisub import arguments as checks
 from pisub.answer_book import AnswerBook
 from pisub.asking import check_questions
+from pisub.clock import SystemClock
 from pisub.contacting import Contact, contact
 from pisub.engines.base import (
     ArtifactWritten,
@@ -37,6 +38,7 @@ from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
 from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_DURATION_MS, MAX_OPEN_ASKS_PER_RUN, MIB
 from pisub.record.layout import Layout
+from pisub.runs.budgets import ToolMeter
 from pisub.runs.steering import SteerMessage
 from pisub.runs.supervision import Reason, SupervisorReply
 from pisub.runs.usage import MAX_REPORTED_COST, MAX_REPORTED_TOKENS, Usage
@@ -59,6 +61,7 @@ class Child:
         session_id: The session that it belongs to.
         resumed_from: The run that this one goes on with; '' for a fresh one.
         resume_message: What was said with the resume; '' for a fresh run.
+        tool_budget: How many tool calls it may attempt; None is any number.
         output_schema: What the structured result must fit; None where the run gives a text.
         session: What this run, and those that it goes on with, wrote down for the next.
     """
@@ -71,6 +74,7 @@ class Child:
         mailbox: Mailbox | None = None,
         session: Session | None = None,
         capture: Capture | None = None,
+        tools: ToolMeter | None = None,
     ) -> None:
         self.task = context.task
         self.cwd = Path(context.cwd)
@@ -80,12 +84,14 @@ class Child:
         self.resume_message = context.resume_message
         self.session = Session() if session is None else session
         self.output_schema = context.output_schema
+        self.tool_budget = context.tool_budget
         self._context = context
         self._artifacts = Path(context.artifacts_dir)
         self._can_ask = context.can_ask
         self._shell = shell
         self._mailbox = Mailbox(shell) if mailbox is None else mailbox
         self._capture = Capture(context.output_schema) if capture is None else capture
+        self._tools = ToolMeter(context.tool_budget) if tools is None else tools
         self._answers = AnswerBook(self.session)
         self._calls = itertools.count(1)
         self._open_asks = 0
@@ -252,12 +258,17 @@ class Child:
         Args:
             name: What is used.
             **arguments: What it is used on; long values are cut.
+
+        Raises:
+            ToolBudgetError: The run's budget of calls is used up, and blocks this one. Nothing of it was done.
         """
         name = checks.name(name, "name")
         call_id = next(self._calls)
         self._shell.report(ToolStarted(call_id, name, _summary(arguments)))
         is_error = True
         try:
+            if (said := self._tools.attempt(name, SystemClock().wall_ms())) is not None:
+                self._shell.report(LogLine(said))
             yield
             is_error = False
         finally:

@@ -256,6 +256,16 @@ class CapReachedError(RefusedError):
         self.path = path
 
 
+class ToolBudgetError(RefusedError):
+    """A tool call was refused: the run's budget of calls is used up. ``tool`` is what was called."""
+
+    code = "tool_budget_exhausted"
+
+    def __init__(self, message: str, *, tool: str = "") -> None:
+        super().__init__(message)
+        self.tool = tool
+
+
 class StaleGenerationError(RefusedError):
     """The sender speaks for a role that it no longer holds."""
 

@@ -224,4 +224,5 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         resumed_from=spec.resumed_from or "",
         resume_message=spec.resume_message,
         output_schema=spec.output_schema,
+        tool_budget=spec.tool_budget,
     )

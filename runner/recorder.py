@@ -278,6 +278,7 @@ class Recorder:
             output_bytes=size,
             output_sha256=digest or None,
             structured=structured,
+            tool_budget_state=settled.tool_budget_state,
             saved_output=saved,
             error=error,
             reason=verdict.reason,

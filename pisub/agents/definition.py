@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from pisub.errors import InvalidAgentError
-from pisub.protocol.base import Part
+from pisub.runs.budgets import ToolBudget
 from pisub.runs.spec import AgentSnapshot, RunnerSpec
 
 RUNNER_TYPES = ("python", "external-cli")
@@ -32,20 +32,6 @@ class AgentSource(enum.StrEnum):
     USER = "user"
     PROJECT = "project"
     RUNTIME = "runtime"
-
-
-class ToolBudget(Part, frozen=True, kw_only=True):
-    """How many tool calls a child may attempt.
-
-    Attributes:
-        hard: Calls up to this number go through; of what is blocked, none after it.
-        soft: At this number it is told to come to an end.
-        block: The tools that are blocked then: names, or ``*`` alone for all.
-    """
-
-    hard: int
-    soft: int | None = None
-    block: tuple[str, ...] = ("read", "grep", "find", "ls")
 
 
 class AgentDefinition(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ import json
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import TypeGuard, cast
 
 from pisub.agents import frontmatter
-from pisub.agents.definition import RUNNER_TYPES, ToolBudget
+from pisub.agents.definition import RUNNER_TYPES
 from pisub.agents.frontmatter import FrontmatterError, Items, Mapping, Node, Scalar
 from pisub.protocol.limits import MAX_DURATION_MS
+from pisub.runs.budgets import ToolBudget, check_budget
 from pisub.runs.spec import RunnerSpec
 
 MAX_DESCRIPTION_CHARS = 16_384
@@ -209,42 +209,6 @@ class Keys:
         if node is None:
             raise FrontmatterError("the key is missing", line=1, field=key)
         return node
-
-
-def check_budget(value: object, *, lowest: int) -> ToolBudget:
-    """Return a tool budget (contract, delegation 4.2).
-
-    Args:
-        value: Of any form.
-        lowest: Of ``hard``: 1, or 0 where the caller may forbid all calls.
-
-    Raises:
-        ValueError: It is none; the sentence says why.
-    """
-    if not isinstance(value, dict):
-        raise ValueError('expected an object, such as {"hard": 40, "soft": 30}')  # noqa: TRY004  # one kind for all
-    given = cast("dict[object, object]", value)
-    unknown = sorted(str(key) for key in given.keys() - {"hard", "soft", "block"})
-    if unknown:
-        raise ValueError(f"{unknown[0][:60]!a} is no key of it; there are hard, soft and block")
-    hard, soft, block = given.get("hard"), given.get("soft"), given.get("block")
-    if not _is_whole(hard) or hard < lowest:
-        raise ValueError(f"hard must be an integer >= {lowest}")
-    if soft is not None and (not _is_whole(soft) or not 1 <= soft <= hard):
-        raise ValueError("soft must be an integer >= 1 and at most hard")
-    if block is None:
-        return ToolBudget(hard=hard, soft=soft)
-    if block == "*":
-        return ToolBudget(hard=hard, soft=soft, block=("*",))
-    names = cast("list[object]", block) if isinstance(block, list) else []
-    texts = dict.fromkeys(each.strip() for each in names if isinstance(each, str))
-    if not names or len(names) > sum(isinstance(each, str) and bool(each.strip()) for each in names):
-        raise ValueError('block must be "*" or a list of tools')
-    return ToolBudget(hard=hard, soft=soft, block=tuple(texts))
-
-
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _text(node: Node, field: str) -> str:

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pisub import arguments
-from pisub.agents.discovery import AgentFinder
 from pisub.client.answering import Questions
 from pisub.client.background_work import BackgroundWork
 from pisub.client.bus import Bus
+from pisub.client.delegating import DelegatingSession
 from pisub.client.draining import IdleOutcome, wait_until_idle
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
-from pisub.client.launching import LAUNCH_SOURCE, wishes_of
-from pisub.client.rules import SessionRules
+from pisub.client.launching import LAUNCH_SOURCE, budget_of, wishes_of
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
 from pisub.client.views import current_views
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from pisub.hosting.subscriptions import WaitHandler
 
 
-class Client(SessionRules):
+class Client(DelegatingSession):
     """A connection to the broker in the name of one session. Made by ``connect``.
 
     Attributes:
@@ -60,8 +59,7 @@ class Client(SessionRules):
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
-        super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
-        self.bus = bus
+        super().__init__(session_id=session_id, settings=settings, layout=layout, bus=bus)
         self.background_work = BackgroundWork()
         self.questions = Questions(layout, bus, session_id)
         self._launcher = LocalLauncher(settings)
@@ -80,6 +78,7 @@ class Client(SessionRules):
         attached: bool = False,
         environ: Mapping[str, str] | None = None,
         ceiling: Mapping[str, Any] | None = None,
+        tool_budget: Mapping[str, Any] | None = None,
         **wishes: Any,
     ) -> Run:
         """Start an agent on a task in a process of its own, and return without waiting for it.
@@ -96,6 +95,7 @@ class Client(SessionRules):
             attached: Whether the run ends with this process. Otherwise it goes on whatever happens here.
             environ: The run's whole environment; None is this process's.
             ceiling: What this run, and what it starts, may have at most; see ``register_ceiling``.
+            tool_budget: ``hard``, and ``soft`` and ``block``: how many tool calls it may attempt.
             **wishes: What else is wanted of the launch, as for ``preflight``.
 
         Raises:
@@ -117,8 +117,13 @@ class Client(SessionRules):
             attached=attached,
             environ=environ,
             ceiling=None if ceiling is None else check_ceiling(ceiling, LAUNCH_SOURCE),
+            tool_budget=None if tool_budget is None else budget_of(tool_budget),
             wishes=wishes_of(wishes),
         )
+        return await self.launch(request)
+
+    async def launch(self, request: SpawnRequest) -> Run:
+        """As ``spawn``, with a request that is checked already."""
         given_up = threading.Event()
         try:
             # One piece of work in one thread: a cancellation between submission and launch would leave it queued.
@@ -319,7 +324,8 @@ async def host(
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
-    from pisub.hosting.notify import notifier_of  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.delegation import Delegations  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.notify import notifier_of  # noqa: PLC0415  # likewise
     from pisub.hosting.session import HostSession, report_to_loop  # noqa: PLC0415  # likewise
     from pisub.hosting.supervisor import Supervisor  # noqa: PLC0415  # likewise
 
@@ -355,11 +361,14 @@ async def host(
             host_session.on_completions(on_completions)
         if on_wait is not None:
             host_session.on_wait(on_wait)
+        delegations = Delegations(client, host_session)
+        await delegations.start()
         await host_session.start(wait=wait)
         supervisor = Supervisor(client.layout, client.session_id)
         try:
             yield Host(client, host_session, supervisor)
         finally:
+            await delegations.stop()
             await supervisor.close()
             await host_session.stop()
 

@@ -30,6 +30,7 @@ class Host:
         self._session = session
         self.spawn = client.spawn
         self.spawn_all = client.spawn_all
+        self.delegate = client.delegate
         self.run = client.run
         self.runs = client.runs
         self.preflight = client.preflight

@@ -26,6 +26,7 @@ from pisub.preflight.tools import SUBAGENT_TOOL
 from pisub.record.ceilings import CeilingHandle, active_ceiling, register_ceiling
 from pisub.record.layout import Layout
 from pisub.record.reader import RunView
+from pisub.runs.budgets import ToolBudget, check_budget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling, check_ceiling, intersect, require_none
 from pisub.runs.spec import AgentSnapshot, LaunchFacts
 
@@ -39,6 +40,7 @@ class ResolvedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         timeout_ms: The agent's own deadline; None where it has none.
         output_schema: As wished, checked.
+        tool_budget: The agent's own; None where it has none.
     """
 
     agent: AgentSnapshot
@@ -47,6 +49,7 @@ class ResolvedLaunch(msgspec.Struct, frozen=True, kw_only=True):
     audit: CapabilityAudit | None
     timeout_ms: int | None
     output_schema: dict[str, Any] | None
+    tool_budget: ToolBudget | None
 
 
 def ceiling_for(
@@ -125,7 +128,23 @@ def resolve_launch(
         audit=plan.tools.capability_audit,
         timeout_ms=definition.timeout_ms,
         output_schema=plan.output_schema,
+        tool_budget=definition.tool_budget,
     )
+
+
+def budget_for(asked: ToolBudget | None, resolved: ResolvedLaunch) -> ToolBudget | None:
+    """Return a run's budget of tool calls: the caller's, else the agent's own. A program's calls are its own affair.
+
+    Raises:
+        RefusedError: One is asked for of a program (``budget_not_kept``).
+    """
+    if asked is not None and resolved.agent.runner.type != "python":
+        raise RefusedError(
+            f"Agent {resolved.agent.name!r} is a program: pisub sees none of its tool calls, and keeps no budget.",
+            code="budget_not_kept",
+            field="tool_budget",
+        )
+    return asked or (resolved.tool_budget if resolved.agent.runner.type == "python" else None)
 
 
 def wishes_of(given: Mapping[str, Any]) -> Wishes:
@@ -176,6 +195,18 @@ def preflight_in(
             own[key] = arguments.path(own[key], key)
     request = PreflightRequest(cwd=directory, wishes=wishes, ceiling=ceiling, **own)
     return preflight(settings, layout, finder, request)
+
+
+def budget_of(given: object) -> ToolBudget:
+    """Return a caller's budget of tool calls. None may forbid them all: that is for a delegation's host to say.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    try:
+        return check_budget(dict(given) if isinstance(given, Mapping) else given, lowest=1)  # pyright: ignore[reportUnknownArgumentType]
+    except ValueError as error:
+        raise InvalidArgumentError(f"tool_budget: {error}.", field="tool_budget") from error
 
 
 _PATH_FIELDS: Final = ("parent_session_file", "session_root", "session_dir")

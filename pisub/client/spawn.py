@@ -18,7 +18,7 @@ import msgspec
 from pisub import arguments
 from pisub.agents.discovery import AgentFinder
 from pisub.client.caller import asking_run
-from pisub.client.launching import ceiling_for, require_delegation, resolve_launch
+from pisub.client.launching import budget_for, ceiling_for, require_delegation, resolve_launch
 from pisub.clock import SystemClock
 from pisub.config import Settings, caller_environment, outer_depth
 from pisub.errors import InvalidArgumentError, LaunchError, PisubError, RefusedError
@@ -37,6 +37,7 @@ from pisub.record.layout import Layout
 from pisub.record.model import LaunchNote
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
+from pisub.runs.budgets import ToolBudget
 from pisub.runs.cascade import ending_kind
 from pisub.runs.ceilings import CapabilityCeiling
 from pisub.runs.lineage import lineage
@@ -58,6 +59,7 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
         attached: Whether the run ends with this process.
         environ: The run's whole environment; None is the caller's.
         ceiling: What the run may have at most, besides what its session and the run above it allow.
+        tool_budget: How many tool calls the child may attempt; None is what its agent's file says.
         wishes: What is wanted of the launch beside agent and task.
     """
 
@@ -72,6 +74,7 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
     attached: bool = False
     environ: Mapping[str, str] | None = None
     ceiling: CapabilityCeiling | None = None
+    tool_budget: ToolBudget | None = None
     wishes: Wishes = Wishes()
 
 
@@ -308,6 +311,7 @@ def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: Spaw
         capability_ceiling=resolved.ceiling,
         capability_audit=resolved.audit,
         output_schema=resolved.output_schema,
+        tool_budget=budget_for(request.tool_budget, resolved),
     )
 
 

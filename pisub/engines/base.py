@@ -12,6 +12,7 @@ import msgspec
 
 from pisub.protocol.checkpoint import AskResult, Question
 from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_OUTPUT_BYTES
+from pisub.runs.budgets import BudgetState, ToolBudget
 from pisub.runs.steering import AckState, SteerMessage
 from pisub.runs.usage import Usage
 
@@ -94,6 +95,7 @@ class Settled(EngineEvent, frozen=True):
         was_cancelled: It ended because of ``cancel``.
         text_file: Path of a file with the whole result where ``text`` is only its beginning; '' where it is all.
         structured: The value that was captured for the run's schema; unset where there is none. None is a value.
+        tool_budget_state: How the child stood with its budget of tool calls; None without one.
         text_bytes: Size of the whole result where ``text_file`` is set, and ``text_sha256`` its digest.
     """
 
@@ -106,6 +108,7 @@ class Settled(EngineEvent, frozen=True):
     text_bytes: int = 0
     text_sha256: str = ""
     structured: Any = msgspec.UNSET
+    tool_budget_state: BudgetState | None = None
 
 
 class AskTimes(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +137,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
         session_file: The child's session; '' where the engine keeps none.
         resumed_from: The run that this one goes on with; '' for a fresh one.
         resume_message: What the child was told with the resume.
+        tool_budget: How many tool calls the child may attempt; None is any number.
         output_schema: What the structured result must fit; None where a text is wanted.
         max_output_bytes: Bound of ``output_file`` and of ``result_file``, each.
     """
@@ -156,6 +160,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     resumed_from: str = ""
     resume_message: str = ""
     output_schema: dict[str, Any] | None = None
+    tool_budget: ToolBudget | None = None
 
 
 class Shell(Protocol):

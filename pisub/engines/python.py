@@ -19,11 +19,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import msgspec
+
 from pisub.child import Child
 from pisub.engines import capture
 from pisub.engines.base import EngineContext, Settled, Shell
 from pisub.engines.mailbox import Mailbox
-from pisub.errors import PisubError, StructuredOutputError
+from pisub.errors import PisubError, StructuredOutputError, ToolBudgetError
+from pisub.runs.budgets import ToolMeter
 from pisub.runs.spec import RunnerSpec
 from pisub.runs.steering import SteerMessage
 from pisub.session_file import Session
@@ -47,6 +50,7 @@ class PythonEngine:
         self._shell = shell
         self._mailbox = Mailbox(shell)
         self._capture = capture.Capture(context.output_schema)
+        self._tools = ToolMeter(context.tool_budget)
         self._child: Child | None = None
         self._lock = threading.Lock()
         self._is_cancelled = False
@@ -71,7 +75,8 @@ class PythonEngine:
 
     def run(self) -> Settled:
         """Import the target and call it. An exception of the agent is an outcome, and never leaves here."""
-        return self._capture.settle(self._call())
+        settled = self._capture.settle(self._call())
+        return msgspec.structs.replace(settled, tool_budget_state=self._tools.state())
 
     def _call(self) -> Settled:
         try:
@@ -82,7 +87,9 @@ class PythonEngine:
             function = load_target(self._runner.target, self._runner.import_paths, self._context.sys_path)
         except TargetError as error:
             return Settled(error=str(error), reason="import-error")
-        child = Child(self._context, self._shell, mailbox=self._mailbox, session=session, capture=self._capture)
+        child = Child(
+            self._context, self._shell, mailbox=self._mailbox, session=session, capture=self._capture, tools=self._tools
+        )
         with self._lock:
             if self._is_cancelled:
                 return Settled(was_cancelled=True)
@@ -95,8 +102,9 @@ class PythonEngine:
                 returned = self._drive(_await(returned))
         except asyncio.CancelledError:
             return Settled(was_cancelled=True)
-        except StructuredOutputError as error:
-            return Settled(error=error.message, reason=capture.FAILED)
+        except (StructuredOutputError, ToolBudgetError) as error:
+            reason = error.code if isinstance(error, ToolBudgetError) else capture.FAILED
+            return Settled(error=error.message, reason=reason)
         except BaseException as error:  # noqa: BLE001  # the agent's code may raise anything
             return Settled(error=_describe(error), reason="agent-error", was_cancelled=False)
         finally:

@@ -167,3 +167,16 @@ MAX_SCHEMA_BYTES = 64 * KIB
 MAX_STRUCTURED_BYTES = MIB
 MAX_JSON_DEPTH = 64
 MAX_JSON_ENTRIES = 100_000
+
+#: A structured delegation (contract, delegation 1.2 and 1.6): characters of an id (UTF-16 units, as its first peers
+#: count), bytes of the rest, and identities that are remembered of each kind before no new one is taken.
+MAX_DELEGATION_ID_UNITS = 256
+MAX_DELEGATION_NAME_BYTES = KIB
+MAX_DELEGATION_TASK_BYTES = MIB
+MAX_DELEGATION_CWD_BYTES = 32 * KIB
+MAX_DELEGATION_SKILLS = 256
+MAX_DELEGATION_SKILLS_BYTES = 64 * KIB
+MAX_DELEGATION_TEXT_BYTES = MIB
+MAX_DELEGATION_HISTORY = 8_192
+#: Nesting of a structured value in a response: a body has ``MAX_BODY_DEPTH`` levels, of which the message takes two.
+MAX_DELEGATION_VALUE_DEPTH = 29

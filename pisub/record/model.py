@@ -12,6 +12,7 @@ from pisub.protocol.base import Part, Record
 from pisub.protocol.checkpoint import Answer, AskResult, Question
 from pisub.protocol.runs import RunState
 from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, record_version
+from pisub.runs.budgets import BudgetState
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 from pisub.runs.usage import Tokens, Usage
 
@@ -179,6 +180,8 @@ class RunResult(Record, frozen=True, kw_only=True):
     output_bytes: int = 0
     output_sha256: str | None = None
     structured: Any = msgspec.UNSET
+    #: How the child stood with its budget of tool calls; absent without one.
+    tool_budget_state: BudgetState | None = None
     saved_output: str | None = None
     error: str | None = None
     reason: str | None = None

@@ -21,6 +21,7 @@ from pisub.protocol.limits import (
     DEFAULT_TIMEOUT_MS,
 )
 from pisub.protocol.version import record_version
+from pisub.runs.budgets import ToolBudget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 
 
@@ -104,6 +105,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
         launch: What the launch was resolved to; null for a run that nobody resolved, as in tests of the runner.
         capability_ceiling: What the run may have at most, and what it starts. A snapshot: it holds for good.
         capability_audit: What the ceiling took away.
+        tool_budget: How many tool calls the child may attempt; null is any number.
         output_schema: What the run's structured result must fit; null where it gives a text.
         resumed_from: The run that this one goes on with; null for a fresh one.
         resume_message: What the child was told with the resume.
@@ -134,6 +136,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
     capability_ceiling: CapabilityCeiling | None = None
     capability_audit: CapabilityAudit | None = None
     output_schema: dict[str, Any] | None = None
+    tool_budget: ToolBudget | None = None
     resumed_from: str | None = None
     resume_message: str = ""
 

@@ -37,6 +37,16 @@ def test_the_agent_and_the_program_give_what_the_page_says(tmp_path: Path) -> No
     assert (done.returncode, done.stdout) == (0, said), done.stderr
 
 
+def test_the_program_that_delegates_gets_what_the_page_says(tmp_path: Path) -> None:
+    agent, _, program = blocks(PAGE, "python")
+    (tmp_path / "review.py").write_text(agent.text.replace('"score": "high"', '"score": 9'))
+    (tmp_path / "delegate.py").write_text(program.text)
+    agent_of(tmp_path, "review", {"type": "python", "target": "review:review"})
+    done = run(tmp_path, "delegate.py")
+    said = "completed {'verdict': 'good', 'score': 9}\ntool_budget_exhausted None\n"
+    assert (done.returncode, done.stdout) == (0, said), done.stderr
+
+
 def test_the_command_of_a_program_gives_its_value(tmp_path: Path) -> None:
     (command,) = [each.text for each in blocks(PAGE, "console") if "structured-output" in each.text]
     script = command.removeprefix("$ ").replace("pisub ", f"{sys.executable} -m pisub ")

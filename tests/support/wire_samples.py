@@ -8,7 +8,7 @@ import msgspec
 from msgspec import inspect
 
 from pisub.bodies import BodyReference
-from pisub.protocol import checkpoint, runs, session
+from pisub.protocol import checkpoint, delegation, runs, session
 from pisub.protocol.base import Message
 from pisub.protocol.delivery import Fence, Header, Kind, Priority, Stamp
 
@@ -38,7 +38,13 @@ STAMPS = {
 
 def messages() -> dict[str, type[Message]]:
     """Every message of the wire, by its tag."""
-    unions = (session.ControlRequest, session.BrokerMessage, checkpoint.CheckpointMessage, runs.RunMessage)
+    unions = (
+        session.ControlRequest,
+        session.BrokerMessage,
+        checkpoint.CheckpointMessage,
+        delegation.DelegationMessage,
+        runs.RunMessage,
+    )
     found = [
         session.Hello,
         session.Arrived,
