@@ -8,6 +8,7 @@ neither a slow reader nor a silent writer holds up the host.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import queue
 import threading
@@ -64,6 +65,7 @@ class StdioDialogs:
         self._open: _Open | None = None
         self._closed: dict[str, str] = {}
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._told = itertools.count(1)
         self._is_over = False
         self.malformed = 0
         self.refused = 0
@@ -83,11 +85,15 @@ class StdioDialogs:
     def show_waiting(self, waiting: int) -> None:
         """Send how many wait, as a status line."""
         text = f"{waiting} more waiting" if waiting else ""
-        self._send({"type": _REQUEST, "method": "setStatus", "statusKey": "pisub.waiting", "statusText": text})
+        self._tell("setStatus", {"statusKey": "pisub.waiting", "statusText": text})
 
     def notify(self, message: str, kind: str = "info") -> None:
         """Send a notice; ``kind`` is info, warning or error."""
-        self._send({"type": _REQUEST, "method": "notify", "message": message, "notifyType": kind})
+        self._tell("notify", {"message": message, "notifyType": kind})
+
+    def _tell(self, method: str, more: dict[str, Any]) -> None:
+        """Send a request that wants no response. It has an id all the same: readers of the protocol count on one."""
+        self._send({"type": _REQUEST, "id": f"pisub.{next(self._told)}", "method": method, **more})
 
     def close(self) -> None:
         """Write what is left, for a second at most."""

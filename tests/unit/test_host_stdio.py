@@ -175,11 +175,13 @@ def test_how_many_wait_and_notices_are_lines_too() -> None:
         common = {"type": "extension_ui_request"}
         assert await ide.line() == {
             **common,
+            "id": "pisub.1",
             "method": "setStatus",
             "statusKey": "pisub.waiting",
             "statusText": "2 more waiting",
         }
-        assert await ide.line() == {**common, "method": "notify", "message": "a run ended", "notifyType": "warning"}
+        notice = {"id": "pisub.2", "method": "notify", "message": "a run ended", "notifyType": "warning"}
+        assert await ide.line() == {**common, **notice}
 
     play(scenario)
 
