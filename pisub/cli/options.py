@@ -87,6 +87,9 @@ def ps(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``ps``."""
     parser.add_argument("-a", "--all", action="store_true", help="finished runs too")
     parser.add_argument("--tree", action="store_true", help="runs below the runs that started them")
+    parser.add_argument(
+        "--fleet", action="store_true", help="who is at work in one session (default: this project's), in short"
+    )
     _session(parser, "only runs of this session")
     as_json(parser)
 

@@ -12,6 +12,7 @@ from pisub.protocol.checkpoint import AskResult, Question
 
 if TYPE_CHECKING:
     from pisub.client.api import Client
+    from pisub.client.status import SessionStatus, StatusQuery
     from pisub.hosting.session import HostSession
     from pisub.hosting.supervisor import Supervisor
 
@@ -41,6 +42,7 @@ class Host:
         self.wait_in_background = client.wait_in_background
         self.background_work = client.background_work
         self.questions = client.questions
+        self.fleet = client.fleet
 
     @property
     def session_id(self) -> str:
@@ -90,6 +92,22 @@ class Host:
             question_timeout_ms=settings.question_timeout_ms if question_timeout_ms is None else question_timeout_ms,
         )
         return await self._session.ask(ask, abort)
+
+    async def status(self, query: StatusQuery | None = None) -> SessionStatus:
+        """Return the session's status, as ``client.status`` does; where nothing in particular is asked, from memory.
+
+        Memory is used while this process holds the role, hears of its runs, and read them less than a second ago. Such
+        an answer has no ``details``.
+
+        Args:
+            query: What is to be known; None is the whole session in short.
+
+        Raises:
+            InvalidArgumentError: It cannot be answered; ``field`` says why.
+            UnknownRunError: There is no such run, or no such step of it.
+            AmbiguousIdError: The beginning of an id fits several.
+        """
+        return await self._session.live.status(query)
 
     async def wait_for_turn(self) -> None:
         """Return when it holds the role, or has held it: at once, unless the session had a host already."""

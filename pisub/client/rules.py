@@ -13,13 +13,14 @@ from typing import Any
 from pisub.agents.discovery import AgentFinder, builtin_names
 from pisub.agents.runtime import RuntimeRegistration
 from pisub.client.launching import preflight_in, put_ceiling
+from pisub.client.looks import SessionLooks
 from pisub.config import Settings
 from pisub.preflight.contract import Preflight
 from pisub.record.ceilings import CeilingHandle
 from pisub.record.layout import Layout
 
 
-class SessionRules:
+class SessionRules(SessionLooks):
     """One session, as far as what may be launched in it goes.
 
     Attributes:
@@ -29,9 +30,7 @@ class SessionRules:
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, finder: AgentFinder) -> None:
-        self.session_id = session_id
-        self.settings = settings
-        self.layout = layout
+        super().__init__(session_id=session_id, settings=settings, layout=layout)
         self._finder = finder
 
     async def preflight(

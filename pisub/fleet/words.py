@@ -5,7 +5,7 @@ For people and models: no line drives a terminal, and none of them holds a task.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import UNSET
@@ -75,7 +75,7 @@ def run_text(view: RunView, job: Job, *, index: int | None = None) -> str:
     return "\n".join(lines)
 
 
-def transcript_text(events: Sequence[JournalEvent], *, lines: int = DEFAULT_LINES) -> str:
+def transcript_text(events: Iterable[JournalEvent], *, lines: int = DEFAULT_LINES) -> str:
     """Return the last lines of what a run did, as its journal has it."""
     found = [line for event in events for line in _event_lines(event)]
     return "\n".join(found[-lines:]) or "Nothing was written down yet."
@@ -85,7 +85,7 @@ def _event_lines(event: JournalEvent) -> list[str]:
     kind = event.type.removeprefix("subagent.")
     text = event.data.get("text")
     if isinstance(text, str):
-        return [clean_line(line, _MAX_LINE_UNITS) for line in text.splitlines() if line.strip()]
+        return [clean_line(line, _MAX_LINE_UNITS) for line in text.splitlines()]
     said = [
         clean_line(value, _MAX_LINE_UNITS)
         for key in ("tool", "status", "preview", "message", "error", "reason")

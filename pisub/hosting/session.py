@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from pisub.client.bus import Bus, BusState, Incoming, Sender
+from pisub.client.status import StatusReader
 from pisub.clock import Clock, SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, RefusedError, RoleTakenError, StaleGenerationError
@@ -22,6 +23,7 @@ from pisub.hosting.batching import BatchTimes
 from pisub.hosting.completions import CompletionHandler, Completions, CompletionsHandler
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.live import LiveStatus
 from pisub.hosting.notify import Notifier
 from pisub.hosting.own_asks import OwnAsks
 from pisub.hosting.queue import HostQueue
@@ -98,6 +100,11 @@ class HostSession:
         self._completions = Completions(bus, layout, session_id, clock=self._clock, report=self._report)
         self._subscriptions = Subscriptions(
             layout, session_id, clock=self._clock, report=self._report, publish=self._publish_wait
+        )
+        self.live = LiveStatus(
+            StatusReader(layout, session_id, settings, clock=self._clock),
+            clock=self._clock,
+            is_ready=lambda: self.is_host and bus.is_connected,
         )
         self._askers: dict[str, _Asker] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -210,6 +217,7 @@ class HostSession:
         self._hosting.set()
 
     def _on_state(self, state: BusState) -> None:
+        self.live.forget()
         if state not in (BusState.CONNECTED, BusState.RESYNC) or not self.is_host:
             return
         if self._bus.fence(HOST_ROLE, self.session_id) is None:  # another took it while this one was away
@@ -227,6 +235,7 @@ class HostSession:
         await self._desk.stop("This process is not the session's host any more.")
 
     def _on_run_news(self, _: Incoming) -> None:
+        self.live.forget()
         self._completions.wake()
         self._subscriptions.wake()
 

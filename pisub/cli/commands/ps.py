@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from pisub.cli.console import Console
+from pisub.cli.console import Console, safe
 from pisub.cli.exits import Exit
 from pisub.cli.render import STATE_COLORS, runs_table, unique_prefixes
+from pisub.cli.select import inbox_session
 from pisub.cli.summary import RunSummary, count_open, summarize
 from pisub.cli.tree import Branch, grow, indent
+from pisub.client.status import StatusReader
 from pisub.client.views import current_views
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import PisubError
+from pisub.errors import InvalidArgumentError, PisubError
+from pisub.fleet import build_snapshot, fleet_text
 from pisub.ids import is_id
 from pisub.record.layout import Layout
 from pisub.record.questions import list_open_asks
@@ -25,6 +29,8 @@ from pisub.record.questions import list_open_asks
 def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     """List live runs; with ``--all`` the finished ones too."""
     layout = Layout.of(settings)
+    if arguments.fleet:
+        return _fleet(arguments, console, settings, layout)
     now_ms = SystemClock().wall_ms()
     session_id: str | None = arguments.session
     problems: list[PisubError] = []
@@ -59,6 +65,25 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     console.result(head)
     for level, each in walked:
         console.result(f"{indent(level)}{each} more" if isinstance(each, int) else _colored(console, *next(rest)))
+    return Exit.OK
+
+
+def _fleet(arguments: Namespace, console: Console, settings: Settings, layout: Layout) -> Exit:
+    if arguments.all or arguments.tree:
+        raise InvalidArgumentError("--fleet shows who is at work: leave --all and --tree out.", field="fleet")
+    session_id = arguments.session or settings.session or inbox_session(Path.cwd())
+    reader = StatusReader(layout, session_id, settings)
+    seen = reader.read()
+    for problem in seen.problems:
+        console.warn(problem)
+    now_ms = SystemClock().wall_ms()
+    fleet = reader.fleet(seen)
+    if console.is_json:
+        snapshot = build_snapshot(seen.jobs, session_id, generated_at=now_ms)
+        document = {"fleet": fleet, "asyncSnapshot": snapshot}
+        console.json("fleet", {"sessionId": session_id, **msgspec.to_builtins(document)})
+        return Exit.OK
+    console.result(safe(fleet_text(fleet, now_ms=now_ms)))
     return Exit.OK
 
 
