@@ -18,7 +18,7 @@ from pisub.client.bus_handlers import Handlers
 from pisub.client.bus_hello import Identity
 from pisub.client.bus_requests import BrokerRequests
 from pisub.client.bus_search import Locator
-from pisub.client.bus_shell import BusShell
+from pisub.client.bus_shell import BusShell, MakeTransport
 from pisub.client.bus_types import BusState, Incoming, Sender, Unsubscriber
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, ClientClosedError, FrameTooLargeError, InvalidArgumentError
@@ -56,10 +56,11 @@ class Bus(BrokerRequests):
         locate: Callable[[], str],
         *,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        transport: MakeTransport | None = None,
     ) -> None:
         self._handlers = Handlers(self._report)
         self._core = BusCore(identity)
-        self._shell = BusShell(self._core, self._handlers, locate=locate, context=context)
+        self._shell = BusShell(self._core, self._handlers, locate=locate, context=context, transport=transport)
 
     @classmethod
     async def connect(
@@ -113,13 +114,17 @@ class Bus(BrokerRequests):
         authority: int | None = None,
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
         prepare: Callable[[Self], None] | None = None,
+        transport: MakeTransport | None = None,
     ) -> Self:
         """Connect to the broker that ``locate`` names. It is called in a thread, again after every loss of a second.
+
+        ``transport`` makes the connection instead of ZeroMQ, for tests.
 
         Raises:
             PisubError: As ``connect``, and whatever ``locate`` raises.
         """
-        bus = cls(Identity.of_this_process(kind, address, session, authority=authority), locate, context=context)
+        identity = Identity.of_this_process(kind, address, session, authority=authority)
+        bus = cls(identity, locate, context=context, transport=transport)
         if prepare is not None:
             prepare(bus)
         bus._shell.start()

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, PisubError
@@ -62,6 +62,15 @@ class Locator:
         self._given_up.set()
 
 
+@runtime_checkable
+class Glancing(Protocol):
+    """Can say at once where the broker is, if it is there."""
+
+    def glance(self) -> str | None:
+        """Return its address, or None: then look closer."""
+        ...
+
+
 class BrokerSearch:
     """Looks for a broker and hands the outcome to ``on_ended`` on the loop.
 
@@ -83,7 +92,7 @@ class BrokerSearch:
     def begin(self) -> None:
         """Start a search. The caller sees to it that there is one at a time."""
         self._running = self._loop.create_future()
-        if isinstance(self._locate, Locator) and (address := self._locate.glance()) is not None:
+        if isinstance(self._locate, Glancing) and (address := self._locate.glance()) is not None:
             self._loop.call_soon(self._end, address)
             return
         threading.Thread(target=self._run, name="pisub-find-broker", daemon=True).start()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from typing import Any, Final, assert_never
@@ -40,11 +41,14 @@ from pisub.paths import NO_TCP
 from pisub.protocol.codec import pack
 from pisub.protocol.delivery import Header, Kind, Priority
 from pisub.protocol.session import Claim
+from pisub.transport.base import Transport
 from pisub.transport.dealer import Dealer, new_context
 from pisub.transport.monitor import Link
 
 #: Frames that are collected before they are sent together, where a turn of the loop brings more than one.
 _BURST: Final = 32
+#: Called with ``on_message``, ``on_room`` and ``on_link``.
+MakeTransport = Callable[..., Transport]
 #: How long a close may wait for libzmq to write what it accepted: well under 1 ms where the broker reads.
 _LINGER_MS: Final = 100
 
@@ -57,6 +61,7 @@ class BusShell:
         handlers: Told of roles, ends and the connection's state.
         locate: Finds or starts a broker and returns its address; blocks, so it is run in a thread.
         context: The process's context; without one the shell makes its own, and ends it.
+        transport: Makes the connection instead of ZeroMQ, which is not used then.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class BusShell:
         *,
         locate: Callable[[], str],
         context: zmq.Context[zmq.Socket[bytes]] | None = None,
+        transport: MakeTransport | None = None,
     ) -> None:
         self.core = core
         self.loop = asyncio.get_running_loop()
@@ -84,14 +90,10 @@ class BusShell:
         self._timer_at = inf
         self._flushed: list[asyncio.Future[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
-        self._own_context = new_context() if context is None else None
-        self._dealer = Dealer(
-            context or self._own_context or new_context(),
-            self.loop,
-            on_message=self._on_message,
-            on_room=self._on_room,
-            on_link=self._on_link,
-        )
+        self._own_context = new_context() if context is None and transport is None else None
+        if transport is None:
+            transport = functools.partial(Dealer, context or self._own_context or new_context(), self.loop)
+        self._dealer = transport(on_message=self._on_message, on_room=self._on_room, on_link=self._on_link)
 
     @property
     def ignored(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pisub.hosting.scripted import Asked, ScriptedAnswer, ScriptedHuman, load_answers
+from pisub.testing.broker import MemoryBroker, broker
 from pisub.testing.clock import FakeClock
 from pisub.testing.fake_time import FakeTimeLoop, run
 from pisub.testing.session import Ended, MemorySession, session
@@ -12,9 +13,11 @@ __all__ = [
     "Ended",
     "FakeClock",
     "FakeTimeLoop",
+    "MemoryBroker",
     "MemorySession",
     "ScriptedAnswer",
     "ScriptedHuman",
+    "broker",
     "load_answers",
     "run",
     "session",
