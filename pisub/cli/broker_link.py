@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
 from pisub.client.bus import Bus
+from pisub.client.hosted import ask_host
+from pisub.client.liveness import Life
 from pisub.config import Settings
 from pisub.errors import BrokerUnavailableError, OutcomeUnknownError
 from pisub.launch import find_broker, silent_broker
@@ -47,6 +49,20 @@ def read_status(settings: Settings) -> StatusReport:
             return await bus.control(Status(), StatusReport)
 
     return asyncio.run(visit())
+
+
+def ask_lives(settings: Settings, session_ids: Sequence[str]) -> dict[str, Life]:
+    """Ask the hosts of sessions, all at once, whether they are live.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+    """
+
+    async def visit() -> list[Life]:
+        async with _bus(settings) as bus:
+            return await asyncio.gather(*(ask_host(bus, each) for each in session_ids))
+
+    return {life.session_id: life for life in asyncio.run(visit())}
 
 
 def shut_down(settings: Settings) -> None:

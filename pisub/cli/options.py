@@ -94,6 +94,13 @@ def ps(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def sessions(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``sessions``."""
+    parser.add_argument("--live", action="store_true", help="only those that somebody should keep: they have work")
+    _session(parser, "only this one")
+    as_json(parser)
+
+
 def logs(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``logs``."""
     _run_id(parser)

@@ -10,11 +10,9 @@ from typing import Any
 
 import msgspec
 
-from pisub.agents.discovery import AgentFinder
 from pisub.client.bus import Bus, Incoming
 from pisub.client.caller import CHILD_REFUSED, calling_run
-from pisub.client.rules import SessionRules
-from pisub.config import Settings
+from pisub.client.hosted import HostedSession
 from pisub.errors import InvalidArgumentError, NotDeliveredError, PisubError, RefusedError
 from pisub.ids import new_id
 from pisub.protocol.checkpoint import HOST_ROLE
@@ -26,7 +24,6 @@ from pisub.protocol.delegation import (
     DelegationResponse,
     DelegationUpdate,
 )
-from pisub.record.layout import Layout
 
 UpdateHandler = Callable[[DelegationUpdate], object]
 
@@ -52,16 +49,12 @@ class DelegationOptions(msgspec.Struct, frozen=True, kw_only=True):
     intercom_bridge: Mapping[str, Any] | None = None
 
 
-class DelegatingSession(SessionRules):
+class DelegatingSession(HostedSession):
     """One session on the bus, as far as what its host does for others goes.
 
     Attributes:
         bus: The connection.
     """
-
-    def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
-        super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
-        self.bus = bus
 
     async def delegate(
         self,

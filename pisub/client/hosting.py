@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pisub.asking import check_questions
 from pisub.clock import SystemClock
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pisub.client.status import SessionStatus, StatusQuery
     from pisub.hosting.session import HostSession
     from pisub.hosting.supervisor import Supervisor
+    from pisub.liveness import Release
 
 
 class Host:
@@ -43,6 +44,7 @@ class Host:
         self.background_work = client.background_work
         self.questions = client.questions
         self.fleet = client.fleet
+        self.session_is_live = client.session_is_live
 
     @property
     def session_id(self) -> str:
@@ -108,6 +110,20 @@ class Host:
             AmbiguousIdError: The beginning of an id fits several.
         """
         return await self._session.live.status(query)
+
+    def announce_liveness(self, registry: Any, *, session_file: str | None = None) -> Release:
+        """Tell whoever reclaims idle sessions, through its registry, when this one has work that is waited for.
+
+        A registry of another version or shape, or one that fails, is left alone. Ends with this host.
+
+        Args:
+            registry: A ``pisub.liveness.LivenessRegistry``, or what is like one.
+            session_file: The session's file, where its runs may be recorded under that.
+
+        Returns:
+            Takes the registration back; it may be called twice.
+        """
+        return self._session.liveness.announce(registry, session_file)
 
     async def wait_for_turn(self) -> None:
         """Return when it holds the role, or has held it: at once, unless the session had a host already."""

@@ -21,6 +21,7 @@ from pisub.hosting.desk import Report
 from pisub.hosting.nested import Whose, whose_end
 from pisub.protocol.runs import RunState, runner_address
 from pisub.protocol.session import GoneReason, Terminated
+from pisub.record.dirs import list_names
 from pisub.record.layout import Layout
 from pisub.record.model import Completion
 from pisub.record.reader import list_runs
@@ -121,6 +122,20 @@ class Completions:
     def wake(self) -> None:
         """Look now."""
         self._wake.set()
+
+    def has_ends(self) -> bool:
+        """Tell whether ends wait for this host to tell them: held for others, just found, or with the handler now.
+
+        Those that it could not tell wait for the next host. Without a handler none waits.
+
+        Raises:
+            OSError: The outbox cannot be read.
+        """
+        if self._handler is None or self._delivering is None:
+            return False
+        names = list_names(self._layout.session(self._session_id).completions)
+        waiting = {name.removesuffix(".json").replace(".", ":", 1) for name in names if name.endswith(".json")}
+        return self._call is not None or not waiting <= self._taken
 
     async def stop(self) -> None:
         """End delivering. A handler at work is cancelled, and its end goes to the next host.

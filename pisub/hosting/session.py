@@ -24,6 +24,7 @@ from pisub.hosting.completions import CompletionHandler, Completions, Completion
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
 from pisub.hosting.live import LiveStatus
+from pisub.hosting.liveness import SessionLiveness
 from pisub.hosting.notify import Notifier
 from pisub.hosting.own_asks import OwnAsks
 from pisub.hosting.queue import HostQueue
@@ -42,6 +43,7 @@ from pisub.protocol.checkpoint import (
 )
 from pisub.protocol.limits import MAX_REASON_CHARS, SETTLE_S
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, ASYNC_STARTED_TOPIC, WAIT_ENDED_TOPIC, WaitOver, runner_address
+from pisub.protocol.seams import SessionLive
 from pisub.protocol.session import Authority, Claimed, GoneReason, RoleGranted, Terminated
 from pisub.record.layout import Layout
 from pisub.record.model import QuestionOutcome
@@ -101,6 +103,14 @@ class HostSession:
         self._subscriptions = Subscriptions(
             layout, session_id, clock=self._clock, report=self._report, publish=self._publish_wait
         )
+        self.liveness = SessionLiveness(
+            layout,
+            session_id,
+            clock=self._clock,
+            report=self._report,
+            has_ends=self._completions.has_ends,
+            is_host=lambda: self.is_host,
+        )
         self.live = LiveStatus(
             StatusReader(layout, session_id, settings, clock=self._clock),
             clock=self._clock,
@@ -147,6 +157,7 @@ class HostSession:
             InvalidArgumentError: This bus serves a host already.
         """
         self._bus.serve(AskRequest, self._on_request)
+        self._bus.serve(SessionLive, self.liveness.answer)
         self._bus.on_tell(AskCancelled, self._on_cancelled)
         self._bus.on_tell(AnswerPosted, self._on_answer_posted)
         self._bus.on_role(self._on_role)
@@ -161,6 +172,7 @@ class HostSession:
         if self._is_stopped:
             return
         self._is_stopped = True
+        self.liveness.close()
         if self._notifier is not None:
             self._notifier.stop()
         await self._desk.stop("The host ends.")

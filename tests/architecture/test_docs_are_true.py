@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pisub.config import Settings
-from pisub.protocol import checkpoint, delegation, limits, runs, session
+from pisub.protocol import checkpoint, delegation, limits, runs, seams, session
 from pisub.protocol.delivery import Flag, Header, Kind, Priority, Stamp
 from pisub.protocol.version import WIRE_VERSIONS
 
@@ -18,7 +18,13 @@ CONFIGURATION = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
 
 def messages() -> list[type[msgspec.Struct]]:
     to_and_from_broker = (session.ControlRequest, session.BrokerMessage, session.Hello)
-    unions = (*to_and_from_broker, checkpoint.CheckpointMessage, delegation.DelegationMessage, runs.RunMessage)
+    unions = (
+        *to_and_from_broker,
+        checkpoint.CheckpointMessage,
+        delegation.DelegationMessage,
+        seams.SeamMessage,
+        runs.RunMessage,
+    )
     found: set[type[msgspec.Struct]] = set()
     for union in unions:
         found.update(getattr(union, "__args__", (union,)))

@@ -56,3 +56,13 @@ def test_the_program_that_delegates_answers_and_prints_the_result(copy: Project)
         "namer asks 2 of 2: Why?",
     ]
     assert lines[-1] == "otter, because it was there first"
+
+
+def test_the_server_keeps_a_session_with_work_until_its_end_was_told(copy: Project) -> None:
+    project = copy.root / "examples/reaper"
+    assert copy.pisub("trust", str(project), "--yes").code == 0
+    done = subprocess.run(
+        [sys.executable, "reaper.py"], cwd=project, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["reaped: empty", "kept: busy", "busy: nap complete", "reaped: busy"]

@@ -1,0 +1,65 @@
+"""What a program wants to know from a session's host, where there is one: a base of ``Client``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pisub.agents.discovery import AgentFinder
+from pisub.client.bus import Bus
+from pisub.client.liveness import SILENT_HOST, Life, forms_of, read_lives
+from pisub.client.rules import SessionRules
+from pisub.clock import SystemClock
+from pisub.config import Settings
+from pisub.errors import NotDeliveredError, PisubError
+from pisub.protocol.checkpoint import HOST_ROLE
+from pisub.protocol.seams import SessionLife, SessionLive
+from pisub.record.layout import Layout
+
+#: A host that has not answered in this time is busy, and its session is live.
+ANSWER_S: Final = 2.0
+
+
+class HostedSession(SessionRules):
+    """One session on the bus.
+
+    Attributes:
+        bus: The connection.
+    """
+
+    def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
+        super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
+        self.bus = bus
+
+    async def session_is_live(self, session_id: str | None = None, *, session_file: str | None = None) -> bool:
+        """Tell whether a session has work that somebody must be there for: a program that reclaims sessions keeps it.
+
+        It is, while a run of it is queued or running, at whatever depth, or its host holds back ends to tell them in a
+        group. It is not for what has ended, waits in the background, or schedules. What cannot be found out is a yes.
+
+        Args:
+            session_id: The session's id; None with ``session_file`` alone, and without both this client's session.
+            session_file: The path of the session's file, where its runs may be recorded under that.
+
+        Raises:
+            InvalidArgumentError: A text can be no session's id.
+        """
+        forms = forms_of(session_id, session_file) or [self.session_id]
+        now_ms = SystemClock().wall_ms()
+        lives = await asyncio.to_thread(lambda: read_lives(self.layout, forms, now_ms=now_ms))
+        if any(life.is_live for life in lives):
+            return True
+        return any(life.is_live for life in [await ask_host(self.bus, form) for form in forms])
+
+
+async def ask_host(bus: Bus, session_id: str) -> Life:
+    """Ask a session's host whether it is live; nobody there is a no, and anything else that is no answer a yes."""
+    try:
+        answer = await bus.call(
+            f"role:{HOST_ROLE}", SessionLive(), SessionLife, timeout_s=ANSWER_S, scope=session_id, idempotent=True
+        )
+    except NotDeliveredError:
+        return Life(session_id=session_id)
+    except PisubError as error:
+        return Life(session_id=session_id, reasons=(SILENT_HOST,), problems=(error.message,))
+    return Life(session_id=session_id, reasons=answer.reasons if answer.is_live else ())
