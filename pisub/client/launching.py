@@ -28,7 +28,7 @@ from pisub.record.layout import Layout
 from pisub.record.reader import RunView
 from pisub.runs.budgets import ToolBudget, check_budget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling, check_ceiling, intersect, require_none
-from pisub.runs.spec import AgentSnapshot, LaunchFacts
+from pisub.runs.spec import AgentSnapshot, LaunchFacts, resolved_extensions
 
 #: Who asks for a ceiling that comes with one launch.
 LAUNCH_SOURCE: Final = "launch"
@@ -123,6 +123,7 @@ def resolve_launch(
             effective_tools=plan.tools.effective_allowlist,
             output_path=plan.output.path,
             output_mode=plan.output.mode,
+            resolved_extensions=resolved_extensions(plan.tools.extension_args),
         ),
         ceiling=ceiling,
         audit=plan.tools.capability_audit,

@@ -11,7 +11,7 @@ import os
 from types import TracebackType
 from typing import Self
 
-from pisub.client.bus import Bus, Unsubscriber
+from pisub.client.bus import Bus, Incoming, Unsubscriber
 from pisub.process import ProcessIdentity, open_pidfd
 from pisub.protocol.runs import ASYNC_COMPLETE_TOPIC, progress_topic
 
@@ -21,6 +21,7 @@ class Wakes:
 
     def __init__(self, run_id: str, *, bus: Bus | None, reread_s: float) -> None:
         self._topics = (progress_topic(run_id), ASYNC_COMPLETE_TOPIC)
+        self._run_id = run_id.encode()
         self._bus = bus
         self._reread_s = reread_s
         self._event = asyncio.Event()
@@ -32,7 +33,7 @@ class Wakes:
         """Subscribe. What happens from here on wakes."""
         if self._bus is not None:
             for topic in self._topics:
-                self._unsubscribers.append(await self._bus.subscribe(topic, lambda _message: self._event.set()))
+                self._unsubscribers.append(await self._bus.subscribe(topic, self._on_message))
         return self
 
     async def __aexit__(
@@ -62,6 +63,11 @@ class Wakes:
             async with asyncio.timeout(limit):
                 await self._event.wait()
         self._event.clear()
+
+    def _on_message(self, message: Incoming) -> None:
+        # Every run's end is published on one topic: who waits for one run of hundreds reads no file for the others.
+        if self._run_id in message.body:
+            self._event.set()
 
     def _on_exit(self) -> None:
         # Readable once and for ever: it must not wake the loop again.

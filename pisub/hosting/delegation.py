@@ -220,8 +220,8 @@ class Delegations:
         async for event in run.events():
             snapshot.take(event)
             self._feed(core.Progressed(attempt, snapshot.update(self._clock.wall_ms())))
-        result = await run.result()
         view = await run.view()
+        result = view.result or await run.result()
         text = await asyncio.to_thread(whole_output, self._client.layout, result)
         return response_of(attempt, result, view.status, text, is_structured=delegation.schema is not None)
 

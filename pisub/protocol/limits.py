@@ -180,3 +180,5 @@ MAX_DELEGATION_TEXT_BYTES = MIB
 MAX_DELEGATION_HISTORY = 8_192
 #: Nesting of a structured value in a response: a body has ``MAX_BODY_DEPTH`` levels, of which the message takes two.
 MAX_DELEGATION_VALUE_DEPTH = 29
+#: Extensions that a status lists (contract, delegation 5.5).
+MAX_EXTENSIONS_SHOWN = 32

@@ -27,6 +27,8 @@ def status_of_launch(status: RunStatus, spec: RunSpec) -> RunStatus:
         definition_digest=None if facts is None else facts.definition_digest,
         launch_contract_digest=None if facts is None else facts.launch_contract_digest,
         contract_digest=None if facts is None else facts.contract_digest,
+        launch_resolved_extensions=None if facts is None else facts.resolved_extensions,
+        tool_budget=spec.tool_budget,
         capability_ceiling=ceiling,
         capability_audit=audit,
         steps=steps,

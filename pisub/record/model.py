@@ -12,8 +12,9 @@ from pisub.protocol.base import Part, Record
 from pisub.protocol.checkpoint import Answer, AskResult, Question
 from pisub.protocol.runs import RunState
 from pisub.protocol.version import LIFECYCLE_ARTIFACT_VERSION, record_version
-from pisub.runs.budgets import BudgetState
+from pisub.runs.budgets import BudgetState, ToolBudget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
+from pisub.runs.spec import ResolvedExtensions
 from pisub.runs.usage import Tokens, Usage
 
 
@@ -135,6 +136,9 @@ class RunStatus(Record, frozen=True, kw_only=True):
     definition_digest: str | None = None
     launch_contract_digest: str | None = None
     contract_digest: str | None = None
+    #: What is loaded, by ids; absent where nobody resolved it. How many tool calls the child may attempt.
+    launch_resolved_extensions: ResolvedExtensions | None = None
+    tool_budget: ToolBudget | None = None
     #: What the run may have at most, and what that took away; absent without a ceiling.
     capability_ceiling: CapabilityCeiling | None = None
     capability_audit: CapabilityAudit | None = None

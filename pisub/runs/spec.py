@@ -6,6 +6,8 @@ A runner reads nothing else to know its job. The environment is not here: it goe
 from __future__ import annotations
 
 import enum
+import hashlib
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -19,6 +21,7 @@ from pisub.protocol.limits import (
     DEFAULT_SPAWNS_PER_RUN,
     DEFAULT_SUPERVISOR_TIMEOUT_MS,
     DEFAULT_TIMEOUT_MS,
+    MAX_EXTENSIONS_SHOWN,
 )
 from pisub.protocol.version import record_version
 from pisub.runs.budgets import ToolBudget
@@ -63,6 +66,28 @@ class AgentSnapshot(Part, frozen=True, kw_only=True):
     max_depth: int | None = None
 
 
+class ResolvedExtensions(Part, frozen=True, kw_only=True):
+    """Which extensions a launch was resolved to, without their names: a path or a name may be private.
+
+    Attributes:
+        extensions: An id for each, in the order in which they are loaded; at most ``MAX_EXTENSIONS_SHOWN``.
+        omitted: How many more there are.
+    """
+
+    version: int = 1
+    source: str = "launch-resolved"
+    extensions: tuple[str, ...] = ()
+    omitted: int = 0
+
+
+def resolved_extensions(names: Sequence[str]) -> ResolvedExtensions:
+    """Return the public form of what is loaded: of each the beginning of its SHA-256."""
+    ids = [f"sha256:{hashlib.sha256(each.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}" for each in names]
+    return ResolvedExtensions(
+        extensions=tuple(ids[:MAX_EXTENSIONS_SHOWN]), omitted=max(0, len(ids) - MAX_EXTENSIONS_SHOWN)
+    )
+
+
 class LaunchFacts(Part, frozen=True, kw_only=True):
     """What a launch was resolved to, with the digests that a preflight of equal inputs shows.
 
@@ -74,6 +99,7 @@ class LaunchFacts(Part, frozen=True, kw_only=True):
         thinking: How much its model is to think: a level; None leaves it to the model.
         effective_tools: What the child may call; None where nothing restricts it.
         output_path: Where its result is written besides the record.
+        resolved_extensions: What is loaded; null where nobody said, as in earlier records.
         output_mode: ``inline``, or ``file-only``: the result says only where that is.
     """
 
@@ -85,6 +111,7 @@ class LaunchFacts(Part, frozen=True, kw_only=True):
     effective_tools: tuple[str, ...] | None = None
     output_path: str | None = None
     output_mode: str = "inline"
+    resolved_extensions: ResolvedExtensions | None = None
 
 
 class RunSpec(Record, frozen=True, kw_only=True):

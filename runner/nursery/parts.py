@@ -21,7 +21,16 @@ from .child import Entry
 from .reaper import Death, Runner
 
 #: What a runner imports only once it knows its engine: here it costs nothing, there milliseconds of every launch.
-_LATE: Final = ("pisub.engines.python", "pisub.engines.command", "pisub.child", "pisub.asking", "encodings.ascii")
+_LATE: Final = (
+    "pisub.engines.python",
+    "pisub.engines.command",
+    "pisub.child",
+    "pisub.asking",
+    "encodings.ascii",
+    # Only runs with a schema check a value; for them it is a third of what a launch costs.
+    "jsonschema.validators",
+    "referencing.exceptions",
+)
 #: Records that a runner reads and writes: msgspec looks at a class once per process, and forks inherit that it did.
 _SHAPES: Final = (
     model.Started,

@@ -22,6 +22,7 @@ RUNS = {
         *("--run-rounds", "1", "--run-seconds", "0.1"),
     ),
     "rivals": (*ONE_ROUND, "--k", "1", "8"),
+    "delegations": ("--count", "12", "--k", "4"),
     "launch": (*ONE_ROUND, "--k", "1", "2", "--idle", "2"),
 }
 
