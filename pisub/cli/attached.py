@@ -57,6 +57,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Watched(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that was watched to its end. ``is_hung_up``: its terminal was closed meanwhile."""
+
+    client: Client
+    result: RunResult
+    is_hung_up: bool
+
+
 async def run_watched(
     settings: Settings,
     console: Console,
@@ -64,24 +72,27 @@ async def run_watched(
     dialogs: Dialogs | None,
     *,
     is_scripted: bool = False,
-) -> tuple[Client, RunResult]:
+) -> Watched:
     """Start a run, show its progress, host its session where there are dialogs, and return how it ended.
 
-    The first Ctrl-C stops the run; a second within two seconds leaves at once.
+    The first Ctrl-C, SIGTERM or SIGHUP stops the run; a second within two seconds leaves at once.
     """
     progress = Progress(console)
     async with _session(settings, progress, dialogs, notify=not is_scripted) as client:
         run = await start(client)
         progress.run_id = run.id
         progress.say(console.style(f"run {run.id} (session {client.session_id})", "dim"))
-        return client, await _watch(client.layout, run, progress)
+        result, is_hung_up = await _watch(client.layout, run, progress)
+        return Watched(client=client, result=result, is_hung_up=is_hung_up)
 
 
-def print_outcome(console: Console, client: Client, result: RunResult) -> Exit:
+def print_outcome(console: Console, watched: Watched) -> Exit:
     """Say where its artifacts are, print its result, and return the exit code that follows it."""
+    client, result = watched.client, watched.result
     for artifact in () if console.is_json else result.artifacts:
         console.say(f"artifact: {client.layout.run(result.run_id).dir / artifact}")
-    return print_result(console, client.layout, result)
+    code = print_result(console, client.layout, result)
+    return Exit.HANG_UP if watched.is_hung_up else code
 
 
 @contextlib.asynccontextmanager
@@ -98,17 +109,17 @@ async def _session(
         yield hosting.client
 
 
-async def _watch(layout: Layout, run: Run, progress: Progress) -> RunResult:
+async def _watch(layout: Layout, run: Run, progress: Progress) -> tuple[RunResult, bool]:
     stopping: list[asyncio.Task[RunResult]] = []
 
     def stop() -> None:
         progress.say("stopping the run; Ctrl-C again leaves at once")
         stopping.append(asyncio.get_running_loop().create_task(run.stop("interrupted by the user")))
 
-    with Interrupts(stop):
+    with Interrupts(stop) as interrupts:
         with awaiting(layout, [run.id]):
             async for event in run.events():
                 progress.show(event)
         result = await run.result()
         await asyncio.gather(*stopping)
-    return result
+    return result, interrupts.is_hung_up

@@ -43,6 +43,10 @@ def _nowhere() -> TextIO:
     return Path(os.devnull).open("w", encoding="utf-8")
 
 
+class TerminalClosedError(BrokenPipeError):
+    """The terminal was closed: its reader went away, like a pipe's."""
+
+
 class Console:
     """One command's output.
 
@@ -96,8 +100,8 @@ class Console:
             self._out.write(text)
             self._out.flush()
         except OSError as error:
-            if error.errno == errno.EIO:  # the terminal was closed: its reader went away, like a pipe's
-                raise BrokenPipeError(*error.args) from error
+            if error.errno == errno.EIO:
+                raise TerminalClosedError(*error.args) from error
             raise
 
     def say(self, text: str = "") -> None:

@@ -48,6 +48,7 @@ class Exit(enum.IntEnum):
     NO_HOST = 13
     NEEDS_YOU = 14
     INTERNAL = 70
+    HANG_UP = 129
     INTERRUPTED = 130
     BROKEN_PIPE = 141
 
@@ -70,6 +71,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.NO_HOST: "of ask: nobody is there to ask",
     Exit.NEEDS_YOU: "of wait --attention: a run needs somebody; it goes on",
     Exit.INTERNAL: "a bug of pisub's: PISUB_DEBUG=1 shows the traceback",
+    Exit.HANG_UP: "the terminal was closed; of run and resume: SIGHUP, and the run was stopped",
     Exit.INTERRUPTED: "Ctrl-C",
     Exit.BROKEN_PIPE: "whoever read the output went away",
 }

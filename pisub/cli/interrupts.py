@@ -45,11 +45,13 @@ class Interrupts:
 
     Attributes:
         was_interrupted: Whether one came.
+        is_hung_up: Whether one was SIGHUP.
     """
 
     def __init__(self, on_first: Callable[[], None]) -> None:
         self._on_first = on_first
         self._last_at: float | None = None
+        self._is_hung_up = False
         self._terminal = _Terminal.of_process()
 
     @property
@@ -57,10 +59,15 @@ class Interrupts:
         """Whether one came."""
         return self._last_at is not None
 
+    @property
+    def is_hung_up(self) -> bool:
+        """Whether one was SIGHUP: the terminal was closed."""
+        return self._is_hung_up
+
     def __enter__(self) -> Self:
         """Take the signals over."""
         for number in _SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._handle)
+            asyncio.get_running_loop().add_signal_handler(number, self._handle, number)
         return self
 
     def __exit__(
@@ -70,12 +77,13 @@ class Interrupts:
         for number in _SIGNALS:
             asyncio.get_running_loop().remove_signal_handler(number)
 
-    def _handle(self) -> None:
+    def _handle(self, number: signal.Signals) -> None:
+        self._is_hung_up = self._is_hung_up or number == signal.SIGHUP
         now = asyncio.get_running_loop().time()
         if self._last_at is not None and now - self._last_at <= _AGAIN_WITHIN_S:
             # At once means at once: an attached run holds a pidfd of this process and ends with it.
             if self._terminal is not None:
                 self._terminal.restore()
-            os._exit(Exit.INTERRUPTED)
+            os._exit(Exit.HANG_UP if self._is_hung_up else Exit.INTERRUPTED)
         self._last_at = now
         self._on_first()

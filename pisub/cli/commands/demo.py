@@ -43,11 +43,12 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
         dialogs = script_dialogs(console, _ANSWERS)
     console.say(f"agent {AGENT}, in a process of its own, task: {TASK} ({directory})")
     request = Request(agent=AGENT, task=TASK, cwd=directory, label="demo", is_attached=False)
-    client, result = asyncio.run(run_watched(settings, console, request, dialogs))
-    paths = client.layout.run(result.run_id)
+    watched = asyncio.run(run_watched(settings, console, request, dialogs))
+    result = watched.result
+    paths = watched.client.layout.run(result.run_id)
     if not result.success:
         console.error(f"the survey {result.state}: {why(result)}", f"pisub logs {result.run_id}")
-        return exit_for_run(result.state, reason=result.reason)
+        return Exit.HANG_UP if watched.is_hung_up else exit_for_run(result.state, reason=result.reason)
     reports = [str(paths.dir / each) for each in result.artifacts]
     if console.is_json:
         console.json("demo", {"runId": result.run_id, "runDir": str(paths.dir), "reports": reports})

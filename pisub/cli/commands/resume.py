@@ -67,7 +67,7 @@ def _foreground(
     # Its questions go to the host of the session that it belongs to.
     there = msgspec.structs.replace(settings, session=read_run(layout, request.run_id).spec.session_id)
     is_scripted = arguments.answers is not None
-    return print_outcome(console, *asyncio.run(run_watched(there, console, start, dialogs, is_scripted=is_scripted)))
+    return print_outcome(console, asyncio.run(run_watched(there, console, start, dialogs, is_scripted=is_scripted)))
 
 
 def _start(settings: Settings, layout: Layout, request: ResumeRequest) -> RunSpec:

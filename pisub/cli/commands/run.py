@@ -82,10 +82,8 @@ def _foreground(arguments: Namespace, console: Console, settings: Settings, task
         ceiling=read_ceiling(arguments),
         wishes=_wishes(arguments),
     )
-    client, result = asyncio.run(
-        run_watched(settings, console, request, dialogs, is_scripted=arguments.answers is not None)
-    )
-    return print_outcome(console, client, result)
+    watched = asyncio.run(run_watched(settings, console, request, dialogs, is_scripted=arguments.answers is not None))
+    return print_outcome(console, watched)
 
 
 def _wishes(arguments: Namespace) -> dict[str, Any]:
