@@ -91,7 +91,7 @@ class Child:
         self._shell = shell
         self._mailbox = Mailbox(shell) if mailbox is None else mailbox
         self._capture = Capture(context.output_schema) if capture is None else capture
-        self._tools = ToolMeter(context.tool_budget) if tools is None else tools
+        self._tools = ToolMeter(context.tool_budget, context.usage_budget) if tools is None else tools
         self._answers = AnswerBook(self.session)
         self._calls = itertools.count(1)
         self._open_asks = 0
@@ -261,6 +261,7 @@ class Child:
 
         Raises:
             ToolBudgetError: The run's budget of calls is used up, and blocks this one. Nothing of it was done.
+            UsageBudgetError: What its models may use is used up; likewise.
         """
         name = checks.name(name, "name")
         call_id = next(self._calls)
@@ -320,7 +321,9 @@ class Child:
             checks.whole_number(value, field, lowest=0, highest=MAX_REPORTED_TOKENS)
         cost = checks.amount(cost, "cost", highest=MAX_REPORTED_COST)
         model = checks.text(model, "model", max_chars=_MAX_ARGUMENT_CHARS)
-        self._shell.report(UsageReported(Usage(**tokens, cost=cost, turns=1), model))
+        usage = Usage(**tokens, cost=cost, turns=1)
+        self._tools.note_usage(usage)
+        self._shell.report(UsageReported(usage, model))
 
     def write(self, path: str | os.PathLike[str], content: str | bytes) -> Path:
         """Write a file of the run and return where it lies. Replaces a file of that name, whole or not at all.

@@ -266,6 +266,12 @@ class ToolBudgetError(RefusedError):
         self.tool = tool
 
 
+class UsageBudgetError(RefusedError):
+    """A tool call was refused: what the run's models may use is used up."""
+
+    code = "usage_budget_exhausted"
+
+
 class StaleGenerationError(RefusedError):
     """The sender speaks for a role that it no longer holds."""
 

@@ -225,4 +225,5 @@ def _context(message: LaunchMessage, spec: RunSpec, paths: RunPaths, max_output_
         resume_message=spec.resume_message,
         output_schema=spec.output_schema,
         tool_budget=spec.tool_budget,
+        usage_budget=spec.usage_budget,
     )

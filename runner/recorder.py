@@ -27,7 +27,8 @@ from pisub.record.model import JournalEvent, ResultItem, RunResult, RunStatus, S
 from pisub.record.status import write_status
 from pisub.runs.attention import Attention, Thresholds
 from pisub.runs.spec import RunSpec
-from pisub.runs.usage import UsageMeter, tokens_of
+from pisub.runs.usage import Usage, UsageMeter, tokens_of
+from pisub.runs.usage_budget import usage_state
 from pisub.utf8 import without_surrogates
 
 from .activity import ActivityWatch
@@ -265,6 +266,7 @@ class Recorder:
         error = without_surrogates(verdict.error)  # the agent's own words
         status = msgspec.structs.replace(self.status(snapshot), output_file=path or self._existing_output())
         is_success = state is RunState.COMPLETE
+        budget = self._spec.usage_budget
         result = RunResult(
             run_id=self._spec.run_id,
             session_id=self._spec.session_id,
@@ -297,6 +299,7 @@ class Recorder:
             duration_ms=max(0, now - self._started_at),
             waiting_for_human_ms=round(snapshot.waited_s * 1000),
             usage=status.usage,
+            usage_budget_state=None if budget is None else usage_state(budget, status.usage or Usage()),
             cwd=self._spec.cwd,
             session_file=status.session_file,
             cleanup="proven" if verdict.is_cleanup_proven else "unproven",

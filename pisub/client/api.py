@@ -21,7 +21,7 @@ from pisub.client.delegating import DelegatingSession
 from pisub.client.draining import IdleOutcome, wait_until_idle
 from pisub.client.fanout import Fanout, Task, requests_of
 from pisub.client.hosting import Host
-from pisub.client.launching import LAUNCH_SOURCE, budget_of, wishes_of
+from pisub.client.launching import LAUNCH_SOURCE, budget_of, usage_budget_of, wishes_of
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
 from pisub.client.views import current_views
@@ -79,6 +79,7 @@ class Client(DelegatingSession):
         environ: Mapping[str, str] | None = None,
         ceiling: Mapping[str, Any] | None = None,
         tool_budget: Mapping[str, Any] | None = None,
+        usage_budget: Mapping[str, Any] | None = None,
         **wishes: Any,
     ) -> Run:
         """Start an agent on a task in a process of its own, and return without waiting for it.
@@ -89,13 +90,13 @@ class Client(DelegatingSession):
             cwd: The run's working directory; None is this process's.
             run_id: Makes the call safe to repeat: the same id never runs twice.
             label: A name for people.
-            timeout_ms: Deadline of its work, time that it waits for a human not counted; None is the settings'
-                default, 0 is none.
+            timeout_ms: Deadline of its work, without waits for a human; None is the settings' default, 0 is none.
             on_no_host: What its questions do when no host is there.
             attached: Whether the run ends with this process. Otherwise it goes on whatever happens here.
             environ: The run's whole environment; None is this process's.
             ceiling: What this run, and what it starts, may have at most; see ``register_ceiling``.
             tool_budget: ``hard``, and ``soft`` and ``block``: how many tool calls it may attempt.
+            usage_budget: ``tokens`` and ``costUsd``, each with ``hard``: what it and all below it may use of models.
             **wishes: What else is wanted of the launch, as for ``preflight``.
 
         Raises:
@@ -118,6 +119,7 @@ class Client(DelegatingSession):
             environ=environ,
             ceiling=None if ceiling is None else check_ceiling(ceiling, LAUNCH_SOURCE),
             tool_budget=None if tool_budget is None else budget_of(tool_budget),
+            usage_budget=None if usage_budget is None else usage_budget_of(usage_budget),
             wishes=wishes_of(wishes),
         )
         return await self.launch(request)

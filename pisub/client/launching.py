@@ -29,6 +29,7 @@ from pisub.record.reader import RunView
 from pisub.runs.budgets import ToolBudget, check_budget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling, check_ceiling, intersect, require_none
 from pisub.runs.spec import AgentSnapshot, LaunchFacts, resolved_extensions
+from pisub.runs.usage_budget import UsageBudget, check_usage_budget
 
 #: Who asks for a ceiling that comes with one launch.
 LAUNCH_SOURCE: Final = "launch"
@@ -208,6 +209,18 @@ def budget_of(given: object) -> ToolBudget:
         return check_budget(dict(given) if isinstance(given, Mapping) else given, lowest=1)  # pyright: ignore[reportUnknownArgumentType]
     except ValueError as error:
         raise InvalidArgumentError(f"tool_budget: {error}.", field="tool_budget") from error
+
+
+def usage_budget_of(given: object) -> UsageBudget:
+    """Return a caller's budget of what models may use.
+
+    Raises:
+        InvalidArgumentError: It is none.
+    """
+    try:
+        return check_usage_budget(given)
+    except ValueError as error:
+        raise InvalidArgumentError(f"usage_budget: {error}.", field="usage_budget") from error
 
 
 _PATH_FIELDS: Final = ("parent_session_file", "session_root", "session_dir")

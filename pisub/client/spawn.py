@@ -37,12 +37,14 @@ from pisub.record.layout import Layout
 from pisub.record.model import LaunchNote
 from pisub.record.reader import RunView, read_run
 from pisub.record.submit import submit_run
+from pisub.record.tree_usage import budget_below
 from pisub.runs.budgets import ToolBudget
 from pisub.runs.cascade import ending_kind
 from pisub.runs.ceilings import CapabilityCeiling
 from pisub.runs.lineage import lineage
 from pisub.runs.reconcile import reconcile
 from pisub.runs.spec import LaunchMessage, OnNoHost, RunSpec
+from pisub.runs.usage_budget import UsageBudget
 from pisub.utf8 import is_utf8
 
 
@@ -75,6 +77,7 @@ class SpawnRequest(msgspec.Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] | None = None
     ceiling: CapabilityCeiling | None = None
     tool_budget: ToolBudget | None = None
+    usage_budget: UsageBudget | None = None
     wishes: Wishes = Wishes()
 
 
@@ -263,7 +266,6 @@ def _checked_cwd(cwd: Path | None) -> Path:
 
 def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: SpawnRequest, cwd: Path) -> RunSpec:
     run_id = new_id() if request.run_id is None else check_id(request.run_id)
-    process = own_identity()
     session_id = check_session_id(request.session_id)
     parent = asking_run(layout)
     if parent is not None:
@@ -291,18 +293,16 @@ def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: Spaw
         agent=resolved.agent,
         task=request.task,
         cwd=str(cwd),
-        submitter=process,
+        submitter=own_identity(),
         submitted_at=SystemClock().wall_ms(),
-        attached_to=process if request.attached else None,
+        attached_to=own_identity() if request.attached else None,
         label=request.label,
         depth=place.depth,
         max_depth=place.max_depth,
         max_spawns_per_run=settings.max_spawns_per_run or DEFAULT_SPAWNS_PER_RUN,
         parent_run_id=place.parent_run_id,
         root_run_id=place.root_run_id,
-        timeout_ms=_checked_timeout(
-            next(each for each in (request.timeout_ms, resolved.timeout_ms, settings.timeout_ms) if each is not None)
-        ),
+        timeout_ms=_checked_timeout(request.timeout_ms, resolved.timeout_ms, settings.timeout_ms),
         on_no_host=OnNoHost(request.on_no_host),
         ask_timeout_ms=settings.ask_timeout_ms or None,
         supervisor_timeout_ms=settings.supervisor_timeout_ms,
@@ -311,6 +311,7 @@ def _spec(settings: Settings, layout: Layout, finder: AgentFinder, request: Spaw
         capability_ceiling=resolved.ceiling,
         capability_audit=resolved.audit,
         output_schema=resolved.output_schema,
+        usage_budget=budget_below(layout, parent, request.usage_budget),
         tool_budget=budget_for(request.tool_budget, resolved),
     )
 
@@ -359,7 +360,8 @@ def _checked_task(task: str) -> str:
     return task
 
 
-def _checked_timeout(timeout_ms: int) -> int | None:
+def _checked_timeout(*wanted: int | None) -> int | None:
+    timeout_ms = next(each for each in wanted if each is not None)
     return arguments.whole_number(timeout_ms, "timeout_ms", lowest=0, highest=MAX_DURATION_MS) or None
 
 

@@ -15,6 +15,7 @@ from pisub.protocol.limits import DEFAULT_SUPERVISOR_TIMEOUT_MS, MAX_OUTPUT_BYTE
 from pisub.runs.budgets import BudgetState, ToolBudget
 from pisub.runs.steering import AckState, SteerMessage
 from pisub.runs.usage import Usage
+from pisub.runs.usage_budget import UsageBudget
 
 
 class EngineEvent(msgspec.Struct, frozen=True, tag=True):
@@ -137,6 +138,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
         session_file: The child's session; '' where the engine keeps none.
         resumed_from: The run that this one goes on with; '' for a fresh one.
         resume_message: What the child was told with the resume.
+        usage_budget: What the child's models may use; None is any amount.
         tool_budget: How many tool calls the child may attempt; None is any number.
         output_schema: What the structured result must fit; None where a text is wanted.
         max_output_bytes: Bound of ``output_file`` and of ``result_file``, each.
@@ -161,6 +163,7 @@ class EngineContext(msgspec.Struct, frozen=True, kw_only=True):
     resume_message: str = ""
     output_schema: dict[str, Any] | None = None
     tool_budget: ToolBudget | None = None
+    usage_budget: UsageBudget | None = None
 
 
 class Shell(Protocol):

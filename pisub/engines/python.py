@@ -25,7 +25,7 @@ from pisub.child import Child
 from pisub.engines import capture
 from pisub.engines.base import EngineContext, Settled, Shell
 from pisub.engines.mailbox import Mailbox
-from pisub.errors import PisubError, StructuredOutputError, ToolBudgetError
+from pisub.errors import PisubError, StructuredOutputError, ToolBudgetError, UsageBudgetError
 from pisub.runs.budgets import ToolMeter
 from pisub.runs.spec import RunnerSpec
 from pisub.runs.steering import SteerMessage
@@ -50,7 +50,7 @@ class PythonEngine:
         self._shell = shell
         self._mailbox = Mailbox(shell)
         self._capture = capture.Capture(context.output_schema)
-        self._tools = ToolMeter(context.tool_budget)
+        self._tools = ToolMeter(context.tool_budget, context.usage_budget)
         self._child: Child | None = None
         self._lock = threading.Lock()
         self._is_cancelled = False
@@ -102,8 +102,8 @@ class PythonEngine:
                 returned = self._drive(_await(returned))
         except asyncio.CancelledError:
             return Settled(was_cancelled=True)
-        except (StructuredOutputError, ToolBudgetError) as error:
-            reason = error.code if isinstance(error, ToolBudgetError) else capture.FAILED
+        except (StructuredOutputError, ToolBudgetError, UsageBudgetError) as error:
+            reason = capture.FAILED if isinstance(error, StructuredOutputError) else error.code
             return Settled(error=error.message, reason=reason)
         except BaseException as error:  # noqa: BLE001  # the agent's code may raise anything
             return Settled(error=_describe(error), reason="agent-error", was_cancelled=False)

@@ -16,6 +16,7 @@ from pisub.runs.budgets import BudgetState, ToolBudget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
 from pisub.runs.spec import ResolvedExtensions
 from pisub.runs.usage import Tokens, Usage
+from pisub.runs.usage_budget import UsageBudgetState
 
 
 class LaunchNote(Record, frozen=True, kw_only=True):
@@ -186,6 +187,8 @@ class RunResult(Record, frozen=True, kw_only=True):
     structured: Any = msgspec.UNSET
     #: How the child stood with its budget of tool calls; absent without one.
     tool_budget_state: BudgetState | None = None
+    #: Likewise of what its own models may use.
+    usage_budget_state: UsageBudgetState | None = None
     saved_output: str | None = None
     error: str | None = None
     reason: str | None = None

@@ -9,8 +9,10 @@ from __future__ import annotations
 import threading
 from typing import Final, TypeGuard, cast
 
-from pisub.errors import ToolBudgetError
+from pisub.errors import ToolBudgetError, UsageBudgetError
 from pisub.protocol.base import Part
+from pisub.runs.usage import Usage
+from pisub.runs.usage_budget import UsageBudget, usage_state
 
 #: ``code`` and ``reason`` of what a budget refused.
 BLOCKED: Final = "tool_budget_exhausted"
@@ -87,8 +89,10 @@ def _is_whole(value: object) -> TypeGuard[int]:
 class ToolMeter:
     """Counts a run's calls against its budget. Thread-safe: an agent's tools may run anywhere."""
 
-    def __init__(self, budget: ToolBudget | None) -> None:
+    def __init__(self, budget: ToolBudget | None, usage_budget: UsageBudget | None = None) -> None:
         self._budget = budget
+        self._usage_budget = usage_budget
+        self._usage = Usage()
         self._lock = threading.Lock()
         self._count = 0
         self._soft_at: int | None = None
@@ -103,10 +107,13 @@ class ToolMeter:
 
         Raises:
             ToolBudgetError: It may not be made.
+            UsageBudgetError: Likewise, for what models have used.
         """
         budget = self._budget
         with self._lock:
             self._count += 1
+            if self._usage_budget is not None and usage_state(self._usage_budget, self._usage).exhausted:
+                raise UsageBudgetError(f"Usage budget exhausted: the tool {tool} is refused. End with what you have.")
             if budget is None:
                 return None
             if self._count > budget.hard:
@@ -122,6 +129,11 @@ class ToolMeter:
                 return None
             self._soft_at = now_ms
             return f"{self._count} of {budget.hard} tool calls are used: come to an end."
+
+    def note_usage(self, usage: Usage) -> None:
+        """Add what an answer of a model took."""
+        with self._lock:
+            self._usage = self._usage.plus(usage)
 
     def state(self) -> BudgetState | None:
         """Return how the run stands; None without a budget."""

@@ -26,6 +26,7 @@ from pisub.protocol.limits import (
 from pisub.protocol.version import record_version
 from pisub.runs.budgets import ToolBudget
 from pisub.runs.ceilings import CapabilityAudit, CapabilityCeiling
+from pisub.runs.usage_budget import UsageBudget
 
 
 class OnNoHost(enum.StrEnum):
@@ -132,6 +133,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
         launch: What the launch was resolved to; null for a run that nobody resolved, as in tests of the runner.
         capability_ceiling: What the run may have at most, and what it starts. A snapshot: it holds for good.
         capability_audit: What the ceiling took away.
+        usage_budget: What its models, and those of what it starts, may use; null is any amount.
         tool_budget: How many tool calls the child may attempt; null is any number.
         output_schema: What the run's structured result must fit; null where it gives a text.
         resumed_from: The run that this one goes on with; null for a fresh one.
@@ -164,6 +166,7 @@ class RunSpec(Record, frozen=True, kw_only=True):
     capability_audit: CapabilityAudit | None = None
     output_schema: dict[str, Any] | None = None
     tool_budget: ToolBudget | None = None
+    usage_budget: UsageBudget | None = None
     resumed_from: str | None = None
     resume_message: str = ""
 
