@@ -29,7 +29,7 @@ def send(settings: Settings, addresses: tuple[str, ...], message: Message, *, se
     """
 
     async def visit() -> bool:
-        async with _bus(settings, session_id) as bus:
+        async with connected(settings, session_id) as bus:
             for address in addresses:
                 bus.tell(address, message, scope=session_id)
             return await bus.flush(_FLUSH_S)
@@ -45,7 +45,7 @@ def read_status(settings: Settings) -> StatusReport:
     """
 
     async def visit() -> StatusReport:
-        async with _bus(settings) as bus:
+        async with connected(settings) as bus:
             return await bus.control(Status(), StatusReport)
 
     return asyncio.run(visit())
@@ -59,7 +59,7 @@ def ask_lives(settings: Settings, session_ids: Sequence[str]) -> dict[str, Life]
     """
 
     async def visit() -> list[Life]:
-        async with _bus(settings) as bus:
+        async with connected(settings) as bus:
             return await asyncio.gather(*(ask_host(bus, each) for each in session_ids))
 
     return {life.session_id: life for life in asyncio.run(visit())}
@@ -73,7 +73,7 @@ def shut_down(settings: Settings) -> None:
     """
 
     async def visit() -> None:
-        async with _bus(settings) as bus:
+        async with connected(settings) as bus:
             # It may be gone before its answer is read: the caller looks at the process.
             with contextlib.suppress(OutcomeUnknownError):
                 await bus.control(Shutdown(), Done, timeout_s=_ANSWER_S)
@@ -82,7 +82,12 @@ def shut_down(settings: Settings) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _bus(settings: Settings, session_id: str = "") -> AsyncGenerator[Bus]:
+async def connected(settings: Settings, session_id: str = "") -> AsyncGenerator[Bus]:
+    """Connect for a visit.
+
+    Raises:
+        BrokerUnavailableError: No broker answers.
+    """
     try:
         async with asyncio.timeout(_CONNECT_S):
             bus = await Bus.connect(settings, kind=PeerKind.CLIENT, session=session_id, start_broker=False)

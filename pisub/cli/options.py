@@ -101,6 +101,21 @@ def sessions(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def external(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``external``."""
+    parser.add_argument("action", choices=["list", "register", "update", "unregister"])
+    parser.add_argument("id", metavar="ID", nargs="?", help="its id, unique in the session; not with list")
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="source, label, state, startedAt, updatedAt, endedAt, currentAction, preview, reportPath, transcriptPath",
+    )
+    _session(parser, "whose host shows it (default: PISUB_SESSION, else this project's)")
+    as_json(parser)
+
+
 def logs(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``logs``."""
     _run_id(parser)

@@ -46,6 +46,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("run", "run", "give an agent a task", options.run),
     Command("ps", "ps", "list runs", options.ps),
     Command("sessions", "sessions", "list sessions, and say which are live", options.sessions),
+    Command("external", "external", "show work that is no run of pisub's beside a session's runs", options.external),
     Command("logs", "logs", "show what a run did", options.logs),
     Command("show", "show", "show everything about one run", options.show),
     Command("result", "result", "print a run's result", options.show),

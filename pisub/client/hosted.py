@@ -7,6 +7,7 @@ from typing import Final
 
 from pisub.agents.discovery import AgentFinder
 from pisub.client.bus import Bus
+from pisub.client.external_runs import RemoteExternalRuns
 from pisub.client.liveness import SILENT_HOST, Life, forms_of, read_lives
 from pisub.client.rules import SessionRules
 from pisub.clock import SystemClock
@@ -25,11 +26,13 @@ class HostedSession(SessionRules):
 
     Attributes:
         bus: The connection.
+        external_runs: Work of others, shown by the session's host beside its runs.
     """
 
     def __init__(self, *, session_id: str, settings: Settings, layout: Layout, bus: Bus) -> None:
         super().__init__(session_id=session_id, settings=settings, layout=layout, finder=AgentFinder(settings))
         self.bus = bus
+        self.external_runs = RemoteExternalRuns(bus, session_id)
 
     async def session_is_live(self, session_id: str | None = None, *, session_file: str | None = None) -> bool:
         """Tell whether a session has work that somebody must be there for: a program that reclaims sessions keeps it.

@@ -23,6 +23,7 @@ class Host:
 
     Attributes:
         client: The connection.
+        external_runs: Work of others that is shown beside its runs.
         supervisor: What its children want to know from the session itself (``child.contact_supervisor``).
     """
 
@@ -45,6 +46,7 @@ class Host:
         self.questions = client.questions
         self.fleet = client.fleet
         self.session_is_live = client.session_is_live
+        self.external_runs = session.external_runs
 
     @property
     def session_id(self) -> str:

@@ -18,11 +18,13 @@ from pisub.client.status import StatusReader
 from pisub.clock import Clock, SystemClock
 from pisub.config import Settings
 from pisub.errors import PisubError, RefusedError, RoleTakenError, StaleGenerationError
+from pisub.fleet.external import ExternalRuns
 from pisub.hosting import queue_events as ev
 from pisub.hosting.batching import BatchTimes
 from pisub.hosting.completions import CompletionHandler, Completions, CompletionsHandler
 from pisub.hosting.desk import Desk, Report
 from pisub.hosting.dialogs import Dialogs
+from pisub.hosting.external_runs import serve_external_runs
 from pisub.hosting.live import LiveStatus
 from pisub.hosting.liveness import SessionLiveness
 from pisub.hosting.notify import Notifier
@@ -111,6 +113,7 @@ class HostSession:
             has_ends=self._completions.has_ends,
             is_host=lambda: self.is_host,
         )
+        self.external_runs = ExternalRuns()
         self.live = LiveStatus(
             StatusReader(layout, session_id, settings, clock=self._clock),
             clock=self._clock,
@@ -158,6 +161,7 @@ class HostSession:
         """
         self._bus.serve(AskRequest, self._on_request)
         self._bus.serve(SessionLive, self.liveness.answer)
+        serve_external_runs(self._bus, self.external_runs, self.session_id, lambda: self.is_host)
         self._bus.on_tell(AskCancelled, self._on_cancelled)
         self._bus.on_tell(AnswerPosted, self._on_answer_posted)
         self._bus.on_role(self._on_role)
