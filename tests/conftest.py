@@ -21,6 +21,14 @@ from tests.support.leaks import MARK, end, is_daemon, marked_processes, open_des
 _WITH_PROCESSES = frozenset({"processes", "faults", "cli", "docs"})
 
 
+@pytest.fixture(autouse=True, scope="session")
+def fresh_signals() -> None:
+    """What is started in the background, or by nohup, ignores these; whom the tests start would inherit that."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
 @pytest.fixture(autouse=True)
 def private_places(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Every test gets its own home, runtime directory and configuration, and leaves no process behind."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pisub.agents.trust import trust
+from pisub.launch import ensure_broker
 from pisub.protocol.runs import RunState
 from pisub.record.layout import Layout
 from pisub.record.reader import read_run
@@ -67,6 +68,7 @@ def test_a_runner_that_the_kernel_killed_for_want_of_memory_is_recorded_so(
     front = "name: hog\ndescription: Takes all memory.\nrunner:\n  type: python\n  target: hog_agent:hog\n"
     (project.root / ".pisub" / "agents" / "hog.md").write_text(f"---\n{front}---\n")
     trust(project.settings, project.root)
+    ensure_broker(project.settings)  # outside of the cgroup: it stays longer than the run
     started = subprocess.run(
         ["sh", "-c", f'echo $$ > {cgroup}/cgroup.procs; exec "$0" -m pisub run -d hog x', sys.executable],
         cwd=project.root,

@@ -133,7 +133,7 @@ def test_a_stranger_s_bundle_is_as_strange_as_its_frames(broker: Rig) -> None:
 def test_stragglers_after_a_goodbye_reach_nobody_and_the_end_is_told_once(broker: Rig) -> None:
     leaver, watcher = broker.client("leaver"), broker.client("watcher")
     leaver.control(Claim(role="host"))
-    assert watcher.control(Watch(address="leaver")) == Done()
+    assert watcher.control(Watch(address="leaver")) == Done(incarnation=1)
     leaver.send(Kind.GOODBYE)
     for _ in range(100):
         leaver.send(Kind.TELL, b"too late", to="watcher")

@@ -148,8 +148,9 @@ def _used(view: RunView) -> str:
     if usage is None:
         return ""
     cached = f" ({usage.cache_read:,} from a cache)" if usage.cache_read else ""
+    turns = f"{usage.turns} turn{'s' * (usage.turns != 1)}"
     cost = f", ${usage.cost:.4f}" if usage.cost else ""
-    return f"{usage.input:,} tokens in{cached}, {usage.output:,} out, {usage.turns} turns{cost}"
+    return f"{usage.input:,} tokens in{cached}, {usage.output:,} out, {turns}{cost}"
 
 
 def _messages(view: RunView) -> str:
