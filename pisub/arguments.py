@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from msgspec import UNSET, UnsetType
+
 from pisub.errors import InvalidArgumentError
+from pisub.protocol.limits import MAX_DURATION_MS
 from pisub.utf8 import is_utf8
 
 #: Larger numbers are not quoted, and of the largest Python makes no text at all.
@@ -68,6 +71,16 @@ def amount(value: object, field: str, *, highest: float) -> float:
     if not 0 <= value <= highest:
         raise InvalidArgumentError(f"{field} must be 0 to {highest:g}.", field=field)
     return float(value)
+
+
+def milliseconds(value: float | UnsetType | None, field: str) -> int | UnsetType | None:
+    """Return a time of an ask as the record has it. One of no time at all would ask nobody."""
+    if value is None or value is UNSET:
+        return value
+    found = amount(value, field, highest=MAX_DURATION_MS / 1000)
+    if found == 0:
+        raise InvalidArgumentError(f"{field} is 0: give some time, or None for no limit.", field=field)
+    return max(1, round(found * 1000))
 
 
 def truth(value: object, field: str) -> bool:

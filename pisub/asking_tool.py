@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from pisub.child import Child
 from pisub.errors import InvalidArgumentError
@@ -77,8 +78,20 @@ def tool_definition(child: Child) -> dict[str, Any] | None:
     }
 
 
-async def call_tool(child: Child, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry a call of the tool out.
+async def call_tool(
+    child: Child,
+    arguments: Mapping[str, Any],
+    *,
+    timeout_s: float | UnsetType | None = UNSET,
+    question_timeout_s: float | UnsetType | None = UNSET,
+) -> dict[str, Any]:
+    """Carry a call of the tool out. How long it may take is the program's to say, not the model's.
+
+    Args:
+        child: Asks.
+        arguments: What the model gave.
+        timeout_s: For the whole ask, as ``Child.ask``'s.
+        question_timeout_s: For one dialog, likewise.
 
     Returns:
         ``status`` (one of the six, or ``invalid`` where the arguments are none), ``answers`` (the texts in order, null
@@ -90,7 +103,7 @@ async def call_tool(child: Child, arguments: Mapping[str, Any]) -> dict[str, Any
     try:
         call = msgspec.convert(dict(arguments), _Call)
         questions = [Question(each.text, tuple(each.options), each.placeholder) for each in call.questions]
-        result = await child.ask(questions, why=call.why)
+        result = await child.ask(questions, why=call.why, timeout_s=timeout_s, question_timeout_s=question_timeout_s)
     except msgspec.ValidationError as error:
         return {"status": "invalid", "answers": [], "reason": str(error)}
     except InvalidArgumentError as error:

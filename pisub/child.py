@@ -36,7 +36,7 @@ from pisub.engines.capture import Capture
 from pisub.engines.mailbox import Mailbox
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.protocol.checkpoint import AskResult, AskStatus, Question
-from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_DURATION_MS, MAX_OPEN_ASKS_PER_RUN, MIB
+from pisub.protocol.limits import MAX_ARTIFACT_BYTES, MAX_OPEN_ASKS_PER_RUN, MIB
 from pisub.record.layout import Layout
 from pisub.runs.budgets import ToolMeter
 from pisub.runs.steering import SteerMessage
@@ -144,8 +144,8 @@ class Child:
         if not isinstance(why, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # an agent passes anything
             raise InvalidArgumentError(f"why must be a text, not {type(why).__name__}.", field="why")
         times = AskTimes(
-            timeout_ms=_milliseconds(timeout_s, "timeout_s"),
-            question_timeout_ms=_milliseconds(question_timeout_s, "question_timeout_s"),
+            timeout_ms=checks.milliseconds(timeout_s, "timeout_s"),
+            question_timeout_ms=checks.milliseconds(question_timeout_s, "question_timeout_s"),
         )
         if not self._can_ask:
             raise RefusedError("This agent may not ask the human: its definition does not grant it.")
@@ -362,16 +362,6 @@ class Child:
         _replace(target, data)
         self._shell.report(ArtifactWritten(str(relative), len(data)))
         return target
-
-
-def _milliseconds(value: float | UnsetType | None, field: str) -> int | UnsetType | None:
-    """Return a time as the record has it. One of no time at all would ask nobody."""
-    if value is None or value is UNSET:
-        return value
-    seconds = checks.amount(value, field, highest=MAX_DURATION_MS / 1000)
-    if seconds == 0:
-        raise InvalidArgumentError(f"{field} is 0: give some time, or None for no limit.", field=field)
-    return max(1, round(seconds * 1000))
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -12,8 +12,11 @@ import os
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import UnsetType
+
 from pisub.asking import check_questions
 from pisub.client.bus import Bus, Sender
+from pisub.engines.base import AskTimes
 from pisub.errors import InvalidArgumentError, RefusedError
 from pisub.process import read_stat
 from pisub.protocol.checkpoint import CHILD_PREFIX, AskResult, ChildAsk
@@ -80,8 +83,9 @@ class ChildAsks:
             raise RefusedError("The run is being ended.")
         if len(self._open) >= MAX_OPEN_ASKS_PER_RUN:
             raise RefusedError(f"At most {MAX_OPEN_ASKS_PER_RUN} asks of a run can be open at once.")
-        if message.wait_ms is not None and not 0 < message.wait_ms <= MAX_DURATION_MS:
-            raise InvalidArgumentError(f"Wait above 0 and at most {MAX_DURATION_MS} ms.", field="waitMs")
+        _check_time(message.wait_ms, "waitMs")
+        _check_time(message.timeout_ms, "timeoutMs")
+        _check_time(message.question_timeout_ms, "questionTimeoutMs")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[AskResult] = loop.create_future()
 
@@ -94,7 +98,8 @@ class ChildAsks:
         self._open[number] = sender.address
         timer = None
         try:
-            self._asks.post(AskPosted(number, questions, message.why, settle))
+            times = AskTimes(timeout_ms=message.timeout_ms, question_timeout_ms=message.question_timeout_ms)
+            self._asks.post(AskPosted(number, questions, message.why, settle, times))
             if message.wait_ms is not None:
                 timer = loop.call_later(message.wait_ms / 1000, self._asks.give_up, number)
             bus = self._bus()
@@ -110,6 +115,11 @@ class ChildAsks:
     def _note_gone(self, gone: Terminated) -> None:
         for number in [number for number, address in self._open.items() if address == gone.address]:
             self._asks.withdraw(number, "The asker is gone.")
+
+
+def _check_time(value: int | UnsetType | None, field: str) -> None:
+    if isinstance(value, int) and not 0 < value <= MAX_DURATION_MS:
+        raise InvalidArgumentError(f"{field} must be above 0 and at most {MAX_DURATION_MS} ms.", field=field)
 
 
 def _is_below_this_process(address: str) -> bool:

@@ -26,6 +26,11 @@ def seconds(text: str) -> float:
     return value
 
 
+def seconds_or_ever(text: str) -> float:
+    """Read a duration as ``seconds`` does, or 0, which is for ever."""
+    return 0.0 if text == "0" else seconds(text)
+
+
 def as_json(parser: argparse.ArgumentParser) -> None:
     """Declare ``--json``, for a command that has no other option as well."""
     parser.add_argument("--json", action="store_true", help="print JSON with a schemaVersion")
@@ -235,7 +240,12 @@ def ask(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--option", metavar="O", action="append", default=[], help="a choice: give it twice or more")
     parser.add_argument("--placeholder", metavar="TEXT", default="", help="a hint in an empty field, never an answer")
     parser.add_argument("--why", metavar="TEXT", default="", help="what the answer is needed for")
-    parser.add_argument("--timeout", metavar="S", type=seconds, help="how long to wait in all, in seconds")
+    parser.add_argument(
+        "--timeout", metavar="S", type=seconds_or_ever, help="how long to wait in all, in seconds; 0 is for ever"
+    )
+    parser.add_argument(
+        "--question-timeout", metavar="S", type=seconds_or_ever, help="how long one dialog stays open; 0 is for ever"
+    )
     as_json(parser)
 
 

@@ -11,6 +11,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Final
 
+from msgspec import UNSET, UnsetType
+
 from pisub import arguments
 from pisub.asking import check_questions
 from pisub.client.bus import Bus
@@ -37,7 +39,8 @@ async def ask_from_run(
     questions: Question | str | Sequence[Question | str],
     *,
     why: str = "",
-    timeout_s: float | None = None,
+    timeout_s: float | UnsetType | None = UNSET,
+    question_timeout_s: float | UnsetType | None = UNSET,
 ) -> AskResult:
     """Ask the human in the name of the run that this process belongs to, and wait for what becomes of it.
 
@@ -48,17 +51,20 @@ async def ask_from_run(
         layout: The record with the run.
         questions: One question or a batch.
         why: What the answers are needed for.
-        timeout_s: How long to wait in all; None is as long as the run's other asks.
+        timeout_s: How long to wait in all, from now on; None is for ever. Left out it is as long as the run's other
+            asks, whose time begins with their first dialog.
+        question_timeout_s: For one dialog; None is for ever, left out as for the run's other asks.
 
     Raises:
-        InvalidArgumentError: A question breaks a bound.
+        InvalidArgumentError: A question, or a time, breaks a bound.
         RefusedError: This process belongs to no live run (``not_in_a_run``), or the run's agent may not ask.
         BrokerUnavailableError: There is no broker, and none could be started.
     """
     batch = check_questions(questions)
     if len(arguments.text(why, "why")) > MAX_QUESTION_CHARS:
         raise InvalidArgumentError(f"The reason has more than {MAX_QUESTION_CHARS} characters.", field="why")
-    wait_ms = None if timeout_s is None else max(1, round(arguments.seconds(timeout_s, "timeout_s") * 1000))
+    timeout_ms = arguments.milliseconds(timeout_s, "timeout_s")
+    question_timeout_ms = arguments.milliseconds(question_timeout_s, "question_timeout_s")
     run_id = await asyncio.to_thread(calling_run, layout)
     if run_id is None:
         raise RefusedError(
@@ -66,7 +72,13 @@ async def ask_from_run(
             " A program of yours asks by the library: `async with pisub.host() as host`.",
             code=NOT_IN_A_RUN,
         )
-    message = ChildAsk(questions=batch, why=without_surrogates(why), wait_ms=wait_ms)
+    message = ChildAsk(
+        questions=batch,
+        why=without_surrogates(why),
+        wait_ms=timeout_ms if isinstance(timeout_ms, int) else None,
+        timeout_ms=timeout_ms,
+        question_timeout_ms=question_timeout_ms,
+    )
     address = f"{CHILD_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
     bus = await Bus.connect(settings, kind=PeerKind.CLIENT, address=address)
     try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from pisub.protocol.base import Message, Part
 
@@ -117,8 +118,12 @@ class ChildAsk(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:child-
 
     questions: tuple[Question, ...]
     why: str = ""
-    #: How long to wait in all, in milliseconds; null is as long as the run's other asks.
+    #: How long to wait in all, from now on, in milliseconds; null is no limit beyond the two below.
     wait_ms: int | None = None
+    #: How long the whole ask may take from its first dialog; absent is as the run's other asks, null is for ever.
+    timeout_ms: int | UnsetType | None = UNSET
+    #: How long one dialog may stay open; likewise.
+    question_timeout_ms: int | UnsetType | None = UNSET
 
 
 class AskCancelled(Message, frozen=True, kw_only=True, tag="checkpoint-bridge:cancel"):

@@ -26,6 +26,8 @@ ANSWERING = (
     "pisub/protocol/codec.py",
     "pisub/protocol/version.py",
 )
+#: How the page says a default that is no text.
+STATED: dict[object, str] = {None: "nil", True: "default true", msgspec.UNSET: "absent"}
 #: Where the code stands among the arguments of what hands it on.
 CODE_PLACE = {"fail": 2, "refuse": 2, "MessageRefused": 1}
 PARTS: dict[str, type[msgspec.Struct]] = {
@@ -67,7 +69,7 @@ def test_a_key_is_bold_where_it_must_be_there_and_a_default_that_is_not_empty_is
         default: Any = field.default
         if field.required or field.default_factory is not msgspec.NODEFAULT or default in ("", 0, False, ()):
             continue
-        stated = "nil" if default is None else f"default `{default}`" if isinstance(default, str) else "default true"
+        stated = f"default `{default}`" if isinstance(default, str) else STATED[default]
         assert stated in text, f"{field.encode_name}: {stated}"
 
 

@@ -94,6 +94,34 @@ def test_each_way_in_which_an_ask_ends_has_its_exit_code_and_no_answer_is_printe
     assert first["at"] > 0
 
 
+def test_a_script_says_how_long_it_asks(project: Project) -> None:
+    add_script(
+        project,
+        "timed",
+        """
+        pisub ask "Usual?"
+        pisub ask "Long?" --timeout 900 --question-timeout 800
+        pisub ask "Ever?" --timeout 0 --question-timeout 0
+        pisub ask "Brief?" --question-timeout 0.2; a=$?
+        pisub ask "None?" --question-timeout -1 2> said; echo $a $?
+        """,
+    )
+    human = ScriptedHuman(["1", "2", "3", ScriptedAnswer(match="Brief?", absent=True)])
+    assert result_of(project, "timed", human) == f"1\n2\n3\n{Exit.DECLINED.value} {Exit.USAGE.value}\n"
+    asks = [read_json(path) for path in sorted(project.settings.home.rglob("ask.json"))]
+    assert [(each.get("timeoutMs"), each.get("questionTimeoutMs")) for each in asks] == [
+        (300_000, 180_000),
+        (900_000, 800_000),
+        (None, None),
+        (300_000, 200),
+    ]
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+    return found
+
+
 def test_without_a_host_the_script_is_told_so(project: Project) -> None:
     add_script(project, "alone", 'pisub ask "Anybody?" 2>said; echo $?')
     run_id = project.launch("alone", "x", "--ask", "fail")

@@ -11,6 +11,7 @@ import pytest
 from pisub.agents.definition import may_ask
 from pisub.asking_tool import call_tool, tool_definition
 from pisub.child import Child
+from pisub.engines.base import AskTimes
 from pisub.errors import RefusedError
 from pisub.protocol.checkpoint import Answer, AskResult, AskStatus
 from tests.support.engine_shell import RecordingShell, context
@@ -45,6 +46,14 @@ def test_a_call_asks_and_its_result_is_plain_json(tmp_path: Path) -> None:
     assert result == {"status": "ok", "answers": ["eu"], "reason": ""}
     [(questions, why)] = shell.asked
     assert [(each.text, each.options, why) for each in questions] == [("Where?", ("eu", "us"), "to deploy")]
+
+
+def test_how_long_it_may_take_is_the_program_s_to_say_not_the_model_s(tmp_path: Path) -> None:
+    shell = RecordingShell(OK)
+    child = Child(context(tmp_path), shell)
+    asyncio.run(call_tool(child, {"questions": [{"text": "?"}]}, timeout_s=None, question_timeout_s=20))
+    assert shell.times == [AskTimes(timeout_ms=None, question_timeout_ms=20_000)]
+    assert call(child, {"questions": [{"text": "?"}], "timeout_s": 1_000})["status"] == "invalid"
 
 
 @pytest.mark.parametrize(

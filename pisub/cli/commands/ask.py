@@ -36,11 +36,22 @@ def run(arguments: Namespace, console: Console, settings: Settings) -> Exit:
     )
     if options and len(questions) > 1:
         raise InvalidArgumentError("--option goes with one question: ask the others apart.", field="option")
-    result = asyncio.run(
-        ask_from_run(settings, Layout.of(settings), questions, why=arguments.why, timeout_s=arguments.timeout)
+    asked = ask_from_run(
+        settings,
+        Layout.of(settings),
+        questions,
+        why=arguments.why,
+        timeout_s=_time(arguments.timeout),
+        question_timeout_s=_time(arguments.question_timeout),
     )
+    result = asyncio.run(asked)
     _print(result, console)
     return EXIT_OF[result.status]
+
+
+def _time(given: float | None) -> float | msgspec.UnsetType | None:
+    """Return an option's time: left out it is the run's, 0 is for ever."""
+    return msgspec.UNSET if given is None else given or None
 
 
 def _print(result: AskResult, console: Console) -> None:
