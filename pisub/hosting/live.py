@@ -30,6 +30,8 @@ class LiveStatus:
         self._reader = reader
         self._clock = clock
         self._is_ready = is_ready
+        #: What a plain query is answered, made of one reading when the first one asks.
+        self._short: SessionStatus | None = None
         self._seen: Projection | None = None
         self._seen_at = 0.0
         self._news = 0
@@ -38,7 +40,7 @@ class LiveStatus:
     def forget(self) -> None:
         """Believe nothing that was read before: something has happened, or may have."""
         self._news += 1
-        self._seen = None
+        self._seen = self._short = None
         self._reading = None
 
     async def status(self, query: StatusQuery | None = None) -> SessionStatus:
@@ -52,7 +54,9 @@ class LiveStatus:
         wanted = query or StatusQuery()
         check_query(wanted)
         if wanted.is_plain and self._seen is not None and self._is_fresh():
-            return self._reader.short(self._seen)
+            if self._short is None:
+                self._short = self._reader.short(self._seen)
+            return self._short
         seen = await self._read()
         return await asyncio.to_thread(self._reader.answer, wanted, seen)
 
@@ -73,5 +77,5 @@ class LiveStatus:
             if news == self._news:
                 self._reading = None
         if news == self._news:
-            self._seen, self._seen_at = seen, begun_at
+            self._seen, self._seen_at, self._short = seen, begun_at, None
         return seen
