@@ -14,6 +14,7 @@ import pisub
 from pisub.config import caller_environment
 from pisub.errors import RoleTakenError
 from pisub.protocol.runs import RunState
+from pisub.record.reader import read_run
 from pisub.testing import ScriptedHuman
 from tests.support.eventually import eventually_async
 from tests.support.project import Project, make_project
@@ -148,3 +149,51 @@ def test_a_killed_host_leaves_detached_runs_going_and_its_open_question_to_the_n
             assert sorted(end.completion.run_id for end in ends) == sorted((asking_id, detached_id, attached_id))
 
     asyncio.run(scenario())
+
+
+ENDED_HOST = """
+import asyncio, sys
+import pisub
+from pisub.testing import ScriptedHuman
+
+async def main():
+    over = asyncio.Event()
+    asyncio.get_running_loop().add_reader(0, over.set)
+    async with pisub.host("one", ScriptedHuman()) as host:
+        runs = [await host.spawn("sleep", "x", sys.argv[1], attached=attached) for attached in (False, True)]
+        print(*(run.id for run in runs), flush=True)
+        await over.wait()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+def test_however_a_host_ends_what_is_attached_ends_with_it_and_what_is_detached_goes_on(
+    project: Project, end: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDED_HOST, str(project.root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=caller_environment(),
+    ) as process:
+        assert process.stdout is not None
+        detached_id, attached_id = process.stdout.readline().decode().split()
+
+        async def scenario() -> None:
+            async with pisub.connect("one") as client:
+                detached = client.run(detached_id)
+                await eventually_async(
+                    lambda: read_run(client.layout, detached_id).state is RunState.RUNNING, what="it has begun"
+                )
+                if end != "exit":
+                    process.send_signal(signal.Signals[end])
+                process.communicate()  # closes its standard input, which is its sign to leave
+                attached = await client.run(attached_id).result(timeout_s=30)
+                assert (attached.state, attached.reason) == (RunState.STOPPED, "host-gone")
+                assert (await detached.view()).state is RunState.RUNNING
+                await detached.stop("the test is over")
+
+        asyncio.run(scenario())

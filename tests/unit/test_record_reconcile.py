@@ -304,6 +304,19 @@ def test_a_run_that_never_started_fails_when_its_launcher_is_dead_or_says_so(lay
     assert [each.run_id for each in Outbox(layout, SESSION).pending()] == [spec.run_id]
 
 
+def test_a_startup_that_broke_is_told_with_the_end_of_what_it_wrote_at_the_first_look(layout: Layout) -> None:
+    spec = submit(layout, submitter=own_identity())
+    layout.run(spec.run_id).stderr_log.write_text("x" * 100_000 + "\nImportError: no module named mine\n")
+    error = "Its process ended before it began (exit code 70)."
+    result = reconcile(layout, spec.run_id, now_ms=LATER_MS, launch_error=error).result
+    assert result is not None
+    assert (result.reason, result.summary) == ("never-started", error)
+    assert result.error is not None
+    assert result.error.startswith(f"{error}\nx")
+    assert result.error.endswith("\nImportError: no module named mine")
+    assert len(result.error) == len(error) + 1 + 4_000
+
+
 def test_a_launch_error_does_not_end_a_run_that_started(layout: Layout) -> None:
     spec = started_run(layout, own_identity())
     assert reconcile(layout, spec.run_id, now_ms=LATER_MS, launch_error="lost").state is RunState.RUNNING
