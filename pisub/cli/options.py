@@ -313,6 +313,14 @@ def broker(parser: argparse.ArgumentParser) -> None:
     as_json(parser)
 
 
+def rpc(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of ``rpc``."""
+    parser.add_argument("method", metavar="METHOD", help="ping status manage spawn steer interrupt stop resume")
+    parser.add_argument("--params", metavar="JSON", help="its parameters, an object; `-` reads standard input")
+    _session(parser, "the session whose host is asked (default: PISUB_SESSION, else the project's inbox session)")
+    as_json(parser)
+
+
 def caps(parser: argparse.ArgumentParser) -> None:
     """Declare the options of ``caps``."""
     _session(parser, "the session (default: PISUB_SESSION, else the project's shared inbox session)")

@@ -66,6 +66,7 @@ COMMANDS: Final[tuple[Command, ...]] = (
     Command("contact", "contact", "say something to the session that started a run, from inside it", options.contact),
     Command("supervisor", "supervisor", "what children want from the session that started them", options.supervisor),
     Command("host", "host", "answer a session's questions in this terminal", options.host),
+    Command("rpc", "rpc", "have a session's host do something, by RPC v1", options.rpc),
     Command("caps", "caps", "show how much a session may start, or let it start more", options.caps),
     Command("broker", "broker", "start, look at, trace or stop the broker", options.broker),
     Command("agents", "agents", "list agents", options.agents),

@@ -24,7 +24,7 @@ from pisub.client.hosting import Host
 from pisub.client.launching import LAUNCH_SOURCE, budget_of, usage_budget_of, wishes_of
 from pisub.client.runs import Run
 from pisub.client.spawn import SpawnRequest, record_launch_error, spawn_blocking, submit_all
-from pisub.client.views import current_views
+from pisub.client.views import current_views, live_views
 from pisub.client.waiter import Waiter, WaitOutcome
 from pisub.client.waiting import DEFAULT_TIMEOUT_MS
 from pisub.clock import SystemClock
@@ -211,12 +211,11 @@ class Client(DelegatingSession):
 
     async def runs(self, *, include_finished: bool = False) -> list[RunView]:
         """Return this session's runs, newest first."""
+        now_ms, mine = SystemClock().wall_ms(), self.session_id
+        if not include_finished:
+            return await asyncio.to_thread(live_views, self.layout, now_ms=now_ms, session_id=mine)
         return await asyncio.to_thread(
-            current_views,
-            self.layout,
-            now_ms=SystemClock().wall_ms(),
-            session_id=self.session_id,
-            include_finished=include_finished,
+            current_views, self.layout, now_ms=now_ms, session_id=mine, include_finished=True
         )
 
     async def wait(
@@ -326,10 +325,9 @@ async def host(
         RoleTakenError: Another live process is the session's host, and ``wait`` is not set.
         BrokerUnavailableError: No broker runs and none could be started.
     """
-    from pisub.hosting.delegation import Delegations  # noqa: PLC0415  # who only delegates needs no host
-    from pisub.hosting.notify import notifier_of  # noqa: PLC0415  # likewise
+    from pisub.hosting.notify import notifier_of  # noqa: PLC0415  # who only delegates needs no host
+    from pisub.hosting.services import serving  # noqa: PLC0415  # likewise
     from pisub.hosting.session import HostSession, report_to_loop  # noqa: PLC0415  # likewise
-    from pisub.hosting.supervisor import Supervisor  # noqa: PLC0415  # likewise
 
     if on_completion is not None and on_completions is not None:
         raise InvalidArgumentError("Give on_completion or on_completions, not both.", field="on_completions")
@@ -363,16 +361,8 @@ async def host(
             host_session.on_completions(on_completions)
         if on_wait is not None:
             host_session.on_wait(on_wait)
-        delegations = Delegations(client, host_session)
-        await delegations.start()
-        await host_session.start(wait=wait)
-        supervisor = Supervisor(client.layout, client.session_id)
-        try:
+        async with serving(client, host_session, wait=wait) as supervisor:
             yield Host(client, host_session, supervisor)
-        finally:
-            await delegations.stop()
-            await supervisor.close()
-            await host_session.stop()
 
 
 @contextlib.asynccontextmanager

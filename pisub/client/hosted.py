@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import UNSET
 
 from pisub.agents.discovery import AgentFinder
 from pisub.client.bus import Bus
@@ -12,13 +15,16 @@ from pisub.client.liveness import SILENT_HOST, Life, forms_of, read_lives
 from pisub.client.rules import SessionRules
 from pisub.clock import SystemClock
 from pisub.config import Settings
-from pisub.errors import NotDeliveredError, PisubError
+from pisub.errors import NotDeliveredError, PisubError, RemoteError
+from pisub.ids import new_id
 from pisub.protocol.checkpoint import HOST_ROLE
+from pisub.protocol.rpc import RPC_VERSION, RpcFault, RpcReply, RpcRequest
 from pisub.protocol.seams import SessionLife, SessionLive
 from pisub.record.layout import Layout
 
 #: A host that has not answered in this time is busy, and its session is live.
 ANSWER_S: Final = 2.0
+RPC_S: Final = 30.0
 
 
 class HostedSession(SessionRules):
@@ -53,6 +59,34 @@ class HostedSession(SessionRules):
         if any(life.is_live for life in lives):
             return True
         return any(life.is_live for life in [await ask_host(self.bus, form) for form in forms])
+
+    async def rpc(self, method: str, params: Mapping[str, Any] | None = None, *, timeout_s: float = RPC_S) -> Any:
+        """Have the session's host do something, by RPC v1 (docs/rpc.md); return the reply's data.
+
+        Args:
+            method: ``ping``, ``status``, ``manage``, ``spawn``, ``steer``, ``interrupt``, ``stop`` or ``resume``.
+            params: Its parameters, by the names of the protocol.
+            timeout_s: How long to wait for the reply.
+
+        Raises:
+            RemoteError: The host's refusal, with its ``code``.
+            NotDeliveredError: The session has no host.
+            CallTimeoutError: No reply in time.
+        """
+        return await call_rpc(self.bus, self.session_id, method, params, timeout_s=timeout_s)
+
+
+async def call_rpc(
+    bus: Bus, session_id: str, method: str, params: Mapping[str, Any] | None = None, *, timeout_s: float = RPC_S
+) -> Any:
+    """Do what ``HostedSession.rpc`` does, for whoever has a bus alone."""
+    request = RpcRequest(
+        version=RPC_VERSION, request_id=new_id(), method=method, params=UNSET if params is None else dict(params)
+    )
+    reply = await bus.call(f"role:{HOST_ROLE}", request, RpcReply, timeout_s=timeout_s, scope=session_id)
+    if isinstance(reply.error, RpcFault):
+        raise RemoteError(reply.error.message, code=reply.error.code)
+    return reply.data
 
 
 async def ask_host(bus: Bus, session_id: str) -> Life:

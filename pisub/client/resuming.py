@@ -59,6 +59,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
         answers: To questions that the run got no answer to: by the question's text, its number among them, or its id.
         attached: Whether the new run ends with this process.
         environ: The new run's whole environment; None is the caller's.
+        wishes: What else is wanted of the launch.
     """
 
     run_id: str
@@ -67,6 +68,7 @@ class ResumeRequest(msgspec.Struct, frozen=True, kw_only=True):
     answers: Sequence[tuple[str, str]] = ()
     attached: bool = False
     environ: Mapping[str, str] | None = None
+    wishes: Wishes = Wishes()
 
 
 def submit_resume(
@@ -85,7 +87,7 @@ def submit_resume(
         InvalidArgumentError: The message or an answer is not allowed, or its directory is gone.
         UntrustedProjectError: Its agent is a project's that nobody has trusted as it is now.
     """
-    message = _checked_message(request.message)
+    _checked_message(request.message)
     source = current_view(layout, request.run_id, now_ms=SystemClock().wall_ms())
     if request.session_id is not None and source.spec.session_id != request.session_id:
         raise UnknownRunError(f"There is no run {request.run_id} in this session.")
@@ -93,7 +95,7 @@ def submit_resume(
     _session_of(layout, source.run_id)
     if not Path(source.spec.cwd).is_dir():
         raise InvalidArgumentError(f"The run's working directory {source.spec.cwd} does not exist.", field="cwd")
-    spec = _spec(settings, layout, finder or AgentFinder(settings), source, message, attached=request.attached)
+    spec = _spec(settings, layout, finder or AgentFinder(settings), source, request)
     answers = match_answers(list_unanswered(layout, source.run_id), request.answers)
     at = spec.submitted_at
     given = tuple(
@@ -194,9 +196,7 @@ def _checked_message(message: str) -> str:
     return text
 
 
-def _spec(
-    settings: Settings, layout: Layout, finder: AgentFinder, source: RunView, message: str, *, attached: bool
-) -> RunSpec:
+def _spec(settings: Settings, layout: Layout, finder: AgentFinder, source: RunView, request: ResumeRequest) -> RunSpec:
     """Return the new run: the agent as it is now and may run, with no right that the old one did not have."""
     left = remaining_ms(source)
     old = source.spec
@@ -211,7 +211,7 @@ def _spec(
         cwd=Path(old.cwd),
         run_id=run_id,
         ceiling=ceiling_for(layout, old.session_id, caller, *ceilings_of(source)),
-        wishes=Wishes(output_schema=old.output_schema),
+        wishes=msgspec.structs.replace(request.wishes, output_schema=old.output_schema),
     )
     if resolved.agent.runner.type != old.agent.runner.type:
         raise RefusedError(
@@ -235,7 +235,7 @@ def _spec(
         agent=agent,
         submitter=process,
         submitted_at=SystemClock().wall_ms(),
-        attached_to=process if attached else None,
+        attached_to=process if request.attached else None,
         depth=depth,
         max_depth=min(old.max_depth, own_limit),
         timeout_ms=left,
@@ -244,7 +244,7 @@ def _spec(
         capability_ceiling=resolved.ceiling,
         capability_audit=resolved.audit,
         resumed_from=source.run_id,
-        resume_message=message,
+        resume_message=_checked_message(request.message),
     )
 
 

@@ -45,3 +45,16 @@ def current_views(
     if not include_finished:
         return live
     return list_runs(layout, session_id=session_id, include_finished=True, on_problem=on_problem)
+
+
+def live_views(layout: Layout, *, now_ms: int, session_id: str | None = None) -> list[RunView]:
+    """Read the runs that go on, and those that were found dead just now.
+
+    One that its own runner has ended is neither, although its marker may still lie there.
+    """
+    views = current_views(layout, now_ms=now_ms, session_id=session_id)
+    return [
+        view
+        for view in views
+        if not view.state.is_terminal or view.result is None or view.result.reported_by != "runner"
+    ]

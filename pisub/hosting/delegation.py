@@ -22,7 +22,7 @@ from pisub.hosting import delegation_core as core
 from pisub.hosting.delegation_progress import Snapshot
 from pisub.hosting.delegation_request import Attempt, Delegation, Invalid, parse_request
 from pisub.hosting.delegation_result import response_of
-from pisub.protocol.codec import check_depth
+from pisub.hosting.payload import plain_payload
 from pisub.protocol.delegation import (
     SUBAGENT_DELEGATION_CANCEL_EVENT,
     SUBAGENT_DELEGATION_REQUEST_EVENT,
@@ -91,11 +91,11 @@ class Delegations:
 
     def _on_request(self, incoming: Incoming) -> None:
         if self._session.is_host and _is_owner(incoming.sender.authority):
-            self._feed(core.RequestCame(_payload(incoming.body)))
+            self._feed(core.RequestCame(plain_payload(incoming.body)))
 
     def _on_cancel(self, incoming: Incoming) -> None:
         if self._session.is_host and _is_owner(incoming.sender.authority):
-            self._feed(core.CancelCame(_payload(incoming.body)))
+            self._feed(core.CancelCame(plain_payload(incoming.body)))
 
     async def _on_call(self, message: DelegationRequest, sender: Sender) -> DelegationResponse:
         await self._session.wait_for_turn()
@@ -234,18 +234,6 @@ async def _stopped(run: Run) -> None:
 def _is_owner(authority: int) -> bool:
     """Tell whether a sender is a person's or a program's: what descends from a run has no right to claim a role."""
     return bool(authority & Authority.CLAIM)
-
-
-def _payload(body: bytes) -> object:
-    """Return a published body as plain data without the wire's tag; None where it is none."""
-    try:
-        check_depth(body)
-        found = msgspec.msgpack.decode(body)
-    except (PisubError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if isinstance(found, dict):
-        found.pop("type", None)  # pyright: ignore[reportUnknownMemberType]  # plain data, looked at by the core
-    return found  # pyright: ignore[reportUnknownVariableType]
 
 
 def _wishes(delegation: Delegation) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar, cast
 import msgspec
 
 from pisub.errors import FrameTooLargeError, NestingTooDeepError, ProtocolError
-from pisub.protocol import checkpoint, delegation, runs, seams, session
+from pisub.protocol import checkpoint, delegation, rpc, runs, seams, session
 from pisub.protocol.base import Message
 from pisub.protocol.delivery import MAGIC, Header, Stamp
 from pisub.protocol.limits import MAX_BODY_BYTES, MAX_BODY_DEPTH, MAX_FRAME_BYTES, MAX_HEADER_BYTES
@@ -31,7 +31,12 @@ _decode_stamp = msgspec.msgpack.Decoder(Stamp).decode
 
 #: Every message that clients exchange through the broker.
 PeerMessage = (
-    checkpoint.CheckpointMessage | delegation.DelegationMessage | runs.RunMessage | seams.SeamMessage | session.Failure
+    checkpoint.CheckpointMessage
+    | delegation.DelegationMessage
+    | rpc.RpcMessage
+    | runs.RunMessage
+    | seams.SeamMessage
+    | session.Failure
 )
 
 

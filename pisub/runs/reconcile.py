@@ -84,7 +84,7 @@ def reconcile_all(
         on_problem: Told the id and the error of each run that cannot be read or finished. It stops no other.
 
     Returns:
-        Those runs as they are now, newest first; those that were found dead just now among them.
+        Those runs as they are now, newest first; the ones that ended just now among them.
     """
     session = None if session_id is None else layout.session(session_id)
     views: list[RunView] = []
@@ -100,10 +100,7 @@ def reconcile_all(
                 if not exists(layout.run(run_id).dir):
                     remove(layout.active / run_id)
                 continue
-            view = reconcile(layout, run_id, now_ms=now_ms)
-            # One that its own runner ended is no news: its marker is about to go, or was left by a kill after the end.
-            if view.result is None or view.result.reported_by != "runner" or not view.state.is_terminal:
-                views.append(view)
+            views.append(reconcile(layout, run_id, now_ms=now_ms))
         except (PisubError, OSError) as error:
             if on_problem is not None:
                 on_problem(run_id, as_problem(f"Run {run_id}", error))

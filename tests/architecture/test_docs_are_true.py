@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from pisub.config import Settings
-from pisub.protocol import checkpoint, delegation, limits, runs, seams, session
+from pisub.protocol import checkpoint, delegation, limits, rpc, runs, seams, session
 from pisub.protocol.delivery import Flag, Header, Kind, Priority, Stamp
 from pisub.protocol.version import WIRE_VERSIONS
 
@@ -22,6 +22,7 @@ def messages() -> list[type[msgspec.Struct]]:
         *to_and_from_broker,
         checkpoint.CheckpointMessage,
         delegation.DelegationMessage,
+        rpc.RpcMessage,
         seams.SeamMessage,
         runs.RunMessage,
     )

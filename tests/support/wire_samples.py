@@ -8,7 +8,7 @@ import msgspec
 from msgspec import inspect
 
 from pisub.bodies import BodyReference
-from pisub.protocol import checkpoint, delegation, runs, seams, session
+from pisub.protocol import checkpoint, delegation, rpc, runs, seams, session
 from pisub.protocol.base import Message
 from pisub.protocol.delivery import Fence, Header, Kind, Priority, Stamp
 
@@ -43,6 +43,7 @@ def messages() -> dict[str, type[Message]]:
         session.BrokerMessage,
         checkpoint.CheckpointMessage,
         delegation.DelegationMessage,
+        rpc.RpcMessage,
         seams.SeamMessage,
         runs.RunMessage,
     )
