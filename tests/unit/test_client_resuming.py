@@ -193,6 +193,10 @@ def test_no_work_time_a_gone_directory_and_an_empty_message_are_refused(settings
     assert refusal(settings, make_run(settings, project, remaining_ms=0)) == (RefusedError, "budget_exhausted")
     assert resume(settings, make_run(settings, project, timeout_ms=None, remaining_ms=None)).timeout_ms is None
     assert refusal(settings, make_run(settings, project), message=" ") == (InvalidArgumentError, "invalid_argument")
+    layout, run_id = Layout.of(settings), make_run(settings, project)
+    spec = msgspec.structs.replace(read_run(layout, run_id).spec, cwd=str(project.root / "removed since"))
+    layout.run(run_id).spec.write_bytes(encode_record(spec))
+    assert refusal(settings, run_id) == (InvalidArgumentError, "invalid_argument")
 
 
 def test_a_resume_is_checked_for_its_depth(
