@@ -208,7 +208,8 @@ class AskMachine:
                 self._await_host(now, HOST_GRACE_S)
                 return []
             case HostAppeared():
-                return self._call() if self._host is _Host.AWAITED else []
+                # Also while the role is looked up: what the broker says of it then is older than this.
+                return self._call() if self._host in (_Host.AWAITED, _Host.SOUGHT) else []
             case _:
                 assert_never(event)
 

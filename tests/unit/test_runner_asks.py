@@ -78,6 +78,15 @@ def test_a_host_that_died_a_moment_ago_gets_its_grace_and_the_next_one_is_called
     assert machine.handle(asks.AskTick(), 14.0) == [NO_HOST]
 
 
+def test_a_host_that_appears_while_the_role_is_looked_up_is_called_and_what_was_looked_up_is_stale() -> None:
+    machine = opened()
+    assert machine.handle(asks.HostUnreached(), 0.1) == [asks.FindHost()]
+    assert machine.handle(asks.HostAppeared(), 0.2) == [asks.CallHost()]
+    assert machine.handle(asks.RoleFound(is_held=False, vacated_s_ago=0.0), 0.3) == []
+    assert machine.handle(asks.AskTick(), 11.0) == [asks.ReadOutcomes()]
+    assert machine.handle(asks.AskTick(), 21.0) == [asks.ReadOutcomes()]
+
+
 def test_waiting_for_whoever_comes_never_ends_by_itself_and_calls_again_now_and_then() -> None:
     machine = opened(OnNoHost.WAIT)
     machine.handle(asks.HostUnreached(), 0.1)
